@@ -3,6 +3,7 @@
 
 mod archive;
 pub(crate) mod life;
+pub(crate) mod lives;
 pub(crate) mod recall;
 pub(crate) mod request;
 pub(crate) mod step;

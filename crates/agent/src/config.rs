@@ -246,7 +246,7 @@ impl SummaryBy {
 }
 
 /// A part of the workspace.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WorkspacePart {
     /// The time.
@@ -277,7 +277,7 @@ impl WorkspacePart {
 pub struct Limits {
     /// Steps of one cycle, 1 to 1 000.
     pub max_steps: u32,
-    /// Tokens of one cycle: its entries, each once, and all generated tokens; from 1 000.
+    /// Tokens of one cycle as they are paid: sent and generated in each step, cached ones at their share of the price; from 1 000.
     pub token_budget: u64,
     /// Milliseconds that one cycle may be awake, from 1 000.
     pub wall_clock: u64,

@@ -205,7 +205,7 @@ fn not_woken(agent: &AgentFacts, space: WakeOn, named: bool) -> Option<&'static 
 /// The state in which an agent's message enters another agent's inbox.
 fn state(agent: &AgentFacts, space: WakeOn, named: bool, agent_messages: u32) -> EventState {
     match not_woken(agent, space, named) {
-        Some(reason) => EventState::Skipped { reason: Some(reason.into()) },
+        Some(reason) => EventState::Skipped { reason: Some(reason.into()), cycle: None },
         None if agent_messages > agent.hop_limit => EventState::Held,
         None => EventState::Waiting,
     }
@@ -402,7 +402,7 @@ mod tests {
             let deliveries = deliver(&message(sender, "x"), 7, named, &members, space, 1);
             let state = &deliveries.iter().find(|delivery| delivery.agent.entity() == id(2)).unwrap().state;
             let expected = match skipped {
-                Some(reason) => EventState::Skipped { reason: Some(reason.into()) },
+                Some(reason) => EventState::Skipped { reason: Some(reason.into()), cycle: None },
                 None => EventState::Waiting,
             };
             assert_eq!(*state, expected, "own {own:?}, space {space:?}, sender {sender}, named {named:?}");

@@ -270,6 +270,9 @@ pub enum EventState {
     Skipped {
         /// For operators only.
         reason: Option<String>,
+        /// The cycle in which the agent was shown it; `None` if a rule excluded it before.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        cycle: Option<CycleId>,
     },
     /// Canceled by an operator, together with its cycle, or because its agent is retired.
     Canceled {

@@ -15,6 +15,7 @@ pub mod message;
 
 pub mod call;
 pub mod config;
+pub mod layer;
 pub mod life;
 pub mod memory;
 pub mod quote;

@@ -68,8 +68,11 @@ pub const INTERRUPTS_PER_CYCLE: u32 = 3;
 pub const STEP_RECORDS_KEPT_MAX: usize = 4;
 /// Steps of one cycle (default of `limits.max_steps`).
 pub const MAX_STEPS: u32 = 20;
-/// Tokens of one cycle (default of `limits.token_budget`).
-pub const TOKEN_BUDGET: u64 = 50_000;
+/// Tokens of one cycle as they are paid (default of `limits.token_budget`): as many steps as a cycle may have, in an ordinary
+/// window.
+pub const TOKEN_BUDGET: u64 = MAX_STEPS as u64 * 128_000;
+/// What a cached token costs in percent of another one, where the price is not known.
+pub const CACHED_PRICE_PERCENT: u64 = 10;
 /// Active time of one cycle (default of `limits.wall_clock`).
 pub const WALL_CLOCK_MS: u64 = 15 * 60 * 1000;
 /// Steps in a row whose calls all failed (default of `limits.consecutive_mistake_limit`).
@@ -210,6 +213,8 @@ pub const MEMBERS_SHOWN_MAX: usize = 32;
 pub const WORKSPACE_MAX_BYTES: usize = 24 * 1024;
 /// The workspace gets at most this part of the model's window: an eighth.
 pub const WORKSPACE_SHARE: u64 = 8;
+/// What has changed in the workspace since a request shows it whole takes at most this part of it: a quarter.
+pub const WORKSPACE_TAIL_SHARE: u64 = 4;
 /// Bytes reserved in a part of the workspace for the remark on what is left out.
 pub const WORKSPACE_REMARK_BYTES: usize = 40;
 /// Minutes after which a cycle is shown the time again.
@@ -234,8 +239,9 @@ pub const RECENT_TEXT_MAX_BYTES: usize = 1024;
 pub const RECENT_TEXT_MIN_BYTES: usize = 80;
 /// Context window assumed for a hosted model that states none, in tokens.
 pub const WINDOW_HOSTED: u32 = 128_000;
-/// Context window assumed for a local model that states none, in tokens.
-pub const WINDOW_LOCAL: u32 = 8_192;
+/// Context window assumed for a local model that states none, in tokens: the least that servers use by themselves. Those that cut
+/// what does not fit cut the beginning, and say nothing.
+pub const WINDOW_LOCAL: u32 = 4_096;
 /// Tokens of the history that are shown in any window, so that there is room for one exchange.
 pub const EXCHANGE_MIN_TOKENS: u64 = 512;
 /// Percentage of the budget above which the view is cut.
@@ -300,6 +306,8 @@ pub const BREAKER_SPREAD_MS: u64 = 200;
 pub const BREAKER_SPREAD_MAX_MS: u64 = 30_000;
 /// Retries of a store that is busy, per commit.
 pub const STORE_RETRIES: u32 = 8;
+/// Attempts more that a failing request gets before the next model under `fallback` is called.
+pub const RETRIES_BEFORE_FALLBACK: u32 = 1;
 /// First pause between two attempts; it doubles each time.
 pub const BACKOFF_BASE_MS: u64 = 1_000;
 /// Longest pause between two attempts within one activation.
@@ -323,6 +331,13 @@ pub const LATE_MS: u64 = 15 * 60 * 1000;
 pub const DETACHED_BATCH: u32 = 32;
 /// Server starts that run a detached call again before it is abandoned.
 pub const DETACHED_ATTEMPTS: u32 = 3;
+/// Models whose tokens are calibrated; of more, the others begin anew.
+pub const CALIBRATED_MODELS_MAX: usize = 1_024;
+/// Outcomes of calls that must not be repeated which one node keeps while the store does not take them. Fewer can
+/// exist: each agent that is awake runs one such call at a time, and none begins while the store refuses commits.
+pub const UNSTORED_OUTCOMES_MAX: usize = 4_096;
+/// Texts of these outcomes; beyond it only the beginning and the end of a text are kept.
+pub const UNSTORED_OUTCOMES_MAX_BYTES: usize = 64 * 1024 * 1024;
 /// Text of an outcome in an event; the call's row has the full text.
 pub const RESULT_MAX_BYTES: usize = 16 * 1024;
 

@@ -77,6 +77,11 @@ impl Partial {
         found
     }
 
+    /// Whether the object has ended, or is none.
+    pub fn is_at_end(&self) -> bool {
+        self.position == Position::End
+    }
+
     /// Whether it is inside a string and not inside an escape.
     fn in_string(&self) -> bool {
         matches!(self.position, Position::InKey | Position::InText) && self.escape.is_none()

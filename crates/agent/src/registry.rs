@@ -86,7 +86,7 @@ pub fn change_memory(
         MemoryChange::Set { .. } => fits(change),
         MemoryChange::Mark { key, pin, .. } => {
             let value = has.map(|memory| memory.value.clone()).unwrap_or_default();
-            fits(&MemoryChange::Set { key: key.clone(), value, importance: None, pin: *pin })
+            fits(&MemoryChange::Set { key: key.clone(), value, importance: None, pin: *pin, trust: None })
         }
         MemoryChange::Used { .. } | MemoryChange::Delete { .. } => Ok(()),
     }
@@ -207,7 +207,7 @@ mod tests {
             (EventState::Waiting, true, false, None),
             (EventState::Held, true, false, Some(Resend::Release)),
             (EventState::Processed { cycle: cycle(1), step: 0 }, false, false, Some(Resend::NewEvent)),
-            (EventState::Skipped { reason: None }, false, false, Some(Resend::NewEvent)),
+            (EventState::Skipped { reason: None, cycle: None }, false, false, Some(Resend::NewEvent)),
             (EventState::Canceled { reason: None }, false, false, None),
             (EventState::Dead { reason: "bad".into() }, false, true, Some(Resend::Revive)),
             (EventState::Dropped, false, false, None),
@@ -288,6 +288,7 @@ mod tests {
             value: value.into(),
             importance: None,
             pin: Some(pin),
+            trust: None,
         };
         let long = "v".repeat(limits::PINNED_MEMORIES_MAX_BYTES);
         let refused = change_memory(ADA, Active, &pin(&long, true), None, 0, &[]).unwrap_err();

@@ -54,10 +54,14 @@ impl AgentState {
 pub enum AlertKind {
     /// A request did not extend the one before, so the provider's cache was of no use.
     PrefixBroken,
+    /// A request does not show a pinned memory.
+    PinMissing,
     /// The model that was to write a summary failed, and a digest by rule was used instead.
     SummaryRefused,
     /// What every request has leaves no room for an exchange in the model's window.
     WindowOverfull,
+    /// The model's server cuts what it is sent: its window is smaller than the one that was known.
+    WindowCut,
 }
 
 impl AlertKind {

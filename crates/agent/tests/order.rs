@@ -126,6 +126,7 @@ fn prepared(state: &CycleState, waits: &Unread, in_progress: &[u64]) -> Prepared
         requesters: &requesters,
         room: state.room,
         max_bytes: state.max_bytes,
+        anew: false,
         view: &view,
         window: &[],
         cycle: None,

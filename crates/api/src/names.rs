@@ -73,7 +73,7 @@ names! {
     /// Where a text of an archive was found.
     RecallKind = of!(agent::port::RecallKind: Inbox Assistant Outcomes Memory Message);
     /// What an alert is about.
-    AlertKind = of!(agent::update::AlertKind: PrefixBroken SummaryRefused WindowOverfull);
+    AlertKind = of!(agent::update::AlertKind: PrefixBroken PinMissing SummaryRefused WindowOverfull);
     /// How a cycle ended.
     Ending = of!(agent::run::Ending: Completed Skipped Exhausted Canceled Failed);
     /// Whether a call may be repeated after a crash.

@@ -214,7 +214,8 @@ fn layers(prompt: &Prompt) -> impl Iterator<Item = &str> {
 
 /// Its memories, as the workspace shows them.
 fn memories(prompt: &Prompt) -> Vec<(String, String)> {
-    layers(prompt).find(|text| text.contains("\nYour memories:")).map(reading::memories).unwrap_or_default()
+    let shown: Vec<&str> = layers(prompt).filter(|text| text.contains("\nYour memories:")).collect();
+    shown.into_iter().rev().fold(Vec::new(), |known, text| reading::memories(text, known))
 }
 
 /// The memory that a message asks it to store: key and value.

@@ -52,11 +52,18 @@ pub(crate) fn submit(ports: &Ports, health: &Arc<Health>, lease: Lease, changes:
 pub(crate) fn joined(
     ended: Result<Result<Committed, StoreError>, JoinError>,
 ) -> Result<Committed, StoreError> {
-    ended.unwrap_or_else(|error| Err(StoreError::Broken(format!("the commit's task ended: {error}"))))
+    ended.unwrap_or_else(|error| Err(StoreError::Bug(format!("the commit's task ended: {error}"))))
 }
 
-/// Publishes what commit `n` of an agent has changed.
-pub(crate) fn publish(live: &Live, agent: AgentId, n: u64, changes: &Changes, notifications: Notifications) {
+/// Publishes what commit `n` of an agent has changed. `known` is the compaction of the view before.
+pub(crate) fn publish(
+    live: &Live,
+    agent: AgentId,
+    n: u64,
+    changes: &Changes,
+    known: Option<&Compaction>,
+    notifications: Notifications,
+) {
     for message in notifications.messages {
         live.drop_draft(message.id);
         let space = message.space;
@@ -74,8 +81,9 @@ pub(crate) fn publish(live: &Live, agent: AgentId, n: u64, changes: &Changes, no
         live.bus().publish(&[Topic::Agent(agent)], Arc::new(update));
     }
     let Changes { cycle, step, kind, .. } = *changes;
-    if let Some(compaction) = changes.view.as_ref().and_then(|view| view.compaction.clone()) {
-        publish_compaction(live, agent, cycle, compaction);
+    let compaction = changes.view.as_ref().and_then(|view| view.compaction.as_ref());
+    if let Some(compaction) = compaction.filter(|compaction| known != Some(*compaction)) {
+        publish_compaction(live, agent, cycle, compaction.clone());
     }
     live.bus().publish(&[Topic::Agent(agent)], Arc::new(Update::Commit { agent, n, cycle, step, kind }));
 }
@@ -83,7 +91,7 @@ pub(crate) fn publish(live: &Live, agent: AgentId, n: u64, changes: &Changes, no
 /// Logs and publishes a compaction, with an alert if a model was to write the summary and failed.
 fn publish_compaction(live: &Live, agent: AgentId, cycle: CycleId, compaction: Compaction) {
     let Compaction { round, method, ref refused, .. } = compaction;
-    tracing::info!(%agent, %cycle, method = method.as_str(), refused, "{}", compaction.line());
+    tracing::info!(agent = live.name(agent), %cycle, method = method.as_str(), refused, "{}", compaction.line());
     if let Some(why) = compaction.failure() {
         let text = format!("summary {round} was written by rule instead of by the model: {why}");
         publish_alert(live, agent, cycle, AlertKind::SummaryRefused, text);
@@ -111,7 +119,7 @@ pub(crate) fn publish_idle(
             topics.extend(spaces.iter().filter(|_| *ending != Ending::Skipped).copied().map(Topic::Space));
             let (cycle, ending, reason) = (*cycle, *ending, reason.clone());
             let (steps, ms) = spent.as_ref().map_or((0, 0), |spent| (spent.steps, spent.ms));
-            tracing::info!(%agent, %cycle, ending = ending.as_str(), steps, ms, "a cycle ended");
+            tracing::info!(agent = live.name(agent), %cycle, ending = ending.as_str(), reason, steps, ms, "a cycle ended");
             let update = Update::CycleEnded { agent, cycle, ending, reason, spent };
             live.idle(agent, None);
             live.bus().publish(&topics, Arc::new(update));

@@ -1,9 +1,9 @@
 //! What watchers see while a model generates. The text of `send_message` appears in its space as the arguments
 //! arrive, the input of a visible tool in the active space, and everything else on the agent's own stream.
 //!
-//! A draft's space is certain before its first character is shown: either `space` came before the text, or the text
-//! goes to the active space (an `enter_space` earlier in the same generation counts). A call that is certain to be
-//! refused is never shown.
+//! A draft's space is certain before its first character is shown: `space` came before the text, or the agent has only one.
+//! Otherwise the text is held back until `space` comes or the arguments end; without it the text goes to the active space (an
+//! `enter_space` earlier in the same generation counts). A call that is certain to be refused is never shown.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -53,10 +53,12 @@ struct MessageDraft {
     partial: Partial,
     /// The argument `space`, as far as it has arrived.
     space: String,
-    /// Whether that argument was given.
+    /// Whether that argument was given, to its end.
     named: bool,
     /// The space it names, once it is complete.
     target: Option<SpaceId>,
+    /// The text so far, while it is not known where it goes.
+    held: String,
     /// Bytes shown so far.
     shown: usize,
 }
@@ -146,6 +148,7 @@ impl DraftStream {
                         space: String::new(),
                         named: false,
                         target: None,
+                        held: String::new(),
                         shown: 0,
                     })),
                     names::ENTER_SPACE => {
@@ -196,16 +199,21 @@ impl DraftStream {
                 }
             }
             Some(PartDraft::Message(draft)) => {
+                let only = self.facts.spaces.len() + self.facts.more_spaces == 1;
                 for fragment in draft.partial.feed(text) {
                     draft.read_space(&fragment.field, &fragment.text, fragment.end, &self.facts);
-                    if fragment.field == "text" && !fragment.text.is_empty() {
-                        let space =
-                            if draft.named { draft.target } else { self.facts.default_space(self.active) };
-                        // A text above the limit is refused, so the part above it is not shown.
-                        draft.shown += fragment.text.len();
-                        if let Some(space) = space.filter(|_| draft.shown <= limits::MESSAGE_MAX_BYTES) {
-                            self.live.draft(self.agent, space, draft.message, &fragment.text);
-                        }
+                    if fragment.field == "text" {
+                        draft.held.push_str(&fragment.text);
+                    }
+                }
+                let ended = draft.partial.is_at_end();
+                let space = if draft.named { draft.target } else { self.facts.default_space(self.active) };
+                if (draft.named || only || ended) && !draft.held.is_empty() {
+                    let text = std::mem::take(&mut draft.held);
+                    // A text above the limit is refused, so the part above it is not shown.
+                    draft.shown += text.len();
+                    if let Some(space) = space.filter(|_| draft.shown <= limits::MESSAGE_MAX_BYTES) {
+                        self.live.draft(self.agent, space, draft.message, &text);
                     }
                 }
             }
@@ -227,8 +235,8 @@ impl MessageDraft {
             return;
         }
         self.space.push_str(text);
-        self.named = !self.space.is_empty();
         if end {
+            self.named = !self.space.is_empty();
             self.target = facts.find_space(&self.space).map(|facts| facts.space.id);
         }
     }

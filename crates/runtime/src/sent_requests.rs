@@ -1,5 +1,6 @@
 //! Checks that each request extends the one before, within a cycle and across the cycles of one view, because only then a
-//! provider's cache serves it, and that the window has room for the history behind what every request has. Must not know how requests are encoded: each wire's tests assert the same of its bytes.
+//! provider's cache serves it, that it shows every pinned memory, and that the window has room for the history behind what
+//! every request has. Must not know how requests are encoded: each wire's tests assert the same of its bytes.
 //!
 //! Between two activations it is kept with what else is kept of an agent in memory, so there is nothing to compare with after
 //! a restart.
@@ -68,7 +69,7 @@ impl SentRequests {
         let Some(overfull) = cycle.overfull().filter(|_| !known) else { return };
         self.warned = Some(self.basis.config_rev);
         let (cycle, text) = (cycle.id(), overfull.to_string());
-        tracing::warn!(%agent, %cycle, "{text}");
+        tracing::warn!(agent = live.name(agent), %cycle, "{text}");
         publish_alert(live, agent, cycle, AlertKind::WindowOverfull, text);
     }
 
@@ -97,7 +98,7 @@ impl SentRequests {
                  difference: {first}. The agent is not harmed; please report this",
                 sent.model
             );
-            tracing::warn!(%agent, %cycle, "{text}");
+            tracing::warn!(agent = live.name(agent), %cycle, "{text}");
             publish_alert(live, agent, cycle, AlertKind::PrefixBroken, text);
         }
         (self.last, self.prompt) = (Some(sent), Some(prompt.clone()));
@@ -117,6 +118,19 @@ impl SentRequests {
     pub(crate) fn bytes(&self) -> usize {
         self.decided.as_ref().map_or(0, |sent| sent.parts.bytes())
     }
+}
+
+/// If a request that is about to be sent does not show a pinned memory, operators are warned.
+pub(crate) fn check_pins(live: &Live, agent: AgentId, cycle: &Cycle, prompt: &Prompt) {
+    let missing = cycle.missing_pins(prompt);
+    if missing.is_empty() {
+        return;
+    }
+    let cycle = cycle.id();
+    let text =
+        format!("a request does not show the pinned memories `{}`; please report this", missing.join("`, `"));
+    tracing::warn!(%agent, %cycle, "{text}");
+    publish_alert(live, agent, cycle, AlertKind::PinMissing, text);
 }
 
 impl Sent {

@@ -171,7 +171,7 @@ fn contents(entry: &Entry, returns: &dyn Fn(&str) -> bool) -> Vec<LineContent> {
 fn skips(agent: &AgentLog) -> Vec<(Timestamp, Option<String>)> {
     let mut skips: Vec<(Timestamp, Option<String>)> = Vec::new();
     for row in &agent.inbox {
-        if let EventState::Skipped { reason } = &row.state
+        if let EventState::Skipped { reason, .. } = &row.state
             && skips.last() != Some(&(row.event.at, reason.clone()))
         {
             skips.push((row.event.at, reason.clone()));

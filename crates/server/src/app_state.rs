@@ -61,13 +61,19 @@ pub(crate) struct AppState {
     pub(crate) reads: Arc<Reads>,
     pub(crate) relays: Arc<Relays>,
     pub(crate) stream_ends: StreamEnds,
-    /// The OpenAPI document; set once all routes are added.
-    pub(crate) document: OnceLock<Bytes>,
+    /// Builds the OpenAPI document of all routes.
+    build_document: fn(&Arc<Self>) -> Bytes,
+    document: OnceLock<Bytes>,
 }
 
 impl AppState {
-    /// A state with empty caches and no document.
-    pub(crate) fn new(ports: Ports, node: Node, options: Options) -> Self {
+    /// A state with empty caches, and what builds the OpenAPI document.
+    pub(crate) fn new(
+        ports: Ports,
+        node: Node,
+        options: Options,
+        build_document: fn(&Arc<Self>) -> Bytes,
+    ) -> Self {
         Self {
             ports,
             node,
@@ -80,7 +86,13 @@ impl AppState {
             reads: Arc::default(),
             relays: Arc::default(),
             stream_ends: StreamEnds::default(),
+            build_document,
             document: OnceLock::new(),
         }
+    }
+
+    /// The OpenAPI document, built when it is first asked for.
+    pub(crate) fn document(self: &Arc<Self>) -> Bytes {
+        self.document.get_or_init(|| (self.build_document)(self)).clone()
     }
 }

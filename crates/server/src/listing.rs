@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use agent::id::hex;
+use agent::id::{hex, unhex};
 use agent::limits;
 use agent::port::{Page, PageRequest};
 use api::PageJson;
@@ -67,19 +67,13 @@ impl Listing {
 
     fn position(&self, cursor: &str) -> Result<String, Problem> {
         let unsealed = cursor.get(2 * SEAL_BYTES..).filter(|_| cursor.len() <= limits::KEY_MAX_BYTES);
-        let position = unsealed.and_then(unhex).filter(|position| self.seal(position) == cursor);
+        let text = unsealed.and_then(unhex).and_then(|bytes| String::from_utf8(bytes).ok());
+        let position = text.filter(|position| self.seal(position) == cursor);
         position.ok_or_else(|| {
             Problem::new(Code::BadQuery, "`cursor` is not the `next` of an earlier page of this list")
                 .hint("keep the filters of the first page; leave `cursor` out to begin again")
         })
     }
-}
-
-/// The reverse of [`hex`], for a text.
-fn unhex(text: &str) -> Option<String> {
-    let digits = text.as_bytes().chunks(2).map(std::str::from_utf8);
-    let bytes = digits.map(|pair| u8::from_str_radix(pair.ok()?, 16).ok());
-    String::from_utf8(bytes.collect::<Option<_>>()?).ok()
 }
 
 #[cfg(test)]

@@ -416,6 +416,7 @@ impl From<StoreError> for Problem {
             StoreError::Full(_) => Self::new(Code::NoSpace, detail).hint("free some disk space"),
             StoreError::Damaged(_) => Self::new(Code::Damaged, detail)
                 .hint("`viv verify` lists what is wrong, `viv restore` restores a backup"),
+            StoreError::Bug(_) => Self::new(Code::Internal, detail),
             StoreError::Closed => Self::new(Code::Closing, detail),
             StoreError::Broken(_) => Self::new(Code::Broken, detail).hint("start the server again"),
         }

@@ -8,7 +8,7 @@ use axum::Router;
 use axum::http::{Method, Uri};
 use axum::middleware;
 use bytes::Bytes;
-use utoipa::openapi::OpenApi;
+use utoipa::openapi::{OpenApi, PathItem};
 use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
 
 use crate::app_state::AppState;
@@ -20,13 +20,20 @@ use crate::problem::{Code, Problem};
 pub(crate) struct Routes {
     app: Arc<AppState>,
     router: OpenApiRouter<Arc<AppState>>,
+    /// Whether the document is wanted; it is larger than the router by far.
+    documented: bool,
 }
 
 impl Routes {
-    /// An empty table.
+    /// An empty table, for the router.
     pub(crate) fn new(app: Arc<AppState>) -> Self {
         let router = OpenApiRouter::with_openapi(OpenApi::default());
-        Self { app, router }
+        Self { app, router, documented: false }
+    }
+
+    /// An empty table, for the document.
+    pub(crate) fn documented(app: Arc<AppState>) -> Self {
+        Self { documented: true, ..Self::new(app) }
     }
 
     /// Adds the result of `utoipa_axum::routes!`, behind a guard that enforces `access`. `codes` are the errors of this
@@ -38,7 +45,7 @@ impl Routes {
         route: UtoipaMethodRouter<Arc<AppState>>,
         codes: &[Code],
     ) -> Self {
-        let (schemas, mut paths, methods) = route;
+        let (mut schemas, mut paths, methods) = route;
         for (path, item) in &mut paths.paths {
             assert!(
                 access != Access::Member || path.contains("{space}"),
@@ -48,19 +55,24 @@ impl Routes {
         }
         // What mail programs and trackers add to a link does no harm.
         let takes_query = access == Access::Link || paths.paths.values_mut().any(openapi::takes_query);
+        if !self.documented {
+            schemas.clear();
+            paths.paths.values_mut().for_each(|item| *item = PathItem::default());
+        }
         let guarded = Guard { app: Arc::clone(&self.app), access, takes_query };
         let methods = methods.route_layer(middleware::from_fn_with_state(guarded, guard));
         Self { router: self.router.routes((schemas, paths, methods)), ..self }
     }
 
-    /// The router, and the document of exactly these routes.
-    pub(crate) fn finish(self) -> (Router, Bytes) {
-        let (router, document) = self.router.split_for_parts();
-        let router = router
-            .fallback(no_route)
-            .method_not_allowed_fallback(no_method)
-            .with_state(Arc::clone(&self.app));
-        (router, openapi::finish(document, &self.app.options.version))
+    /// The router.
+    pub(crate) fn finish(self) -> Router {
+        let (router, _) = self.router.split_for_parts();
+        router.fallback(no_route).method_not_allowed_fallback(no_method).with_state(Arc::clone(&self.app))
+    }
+
+    /// The document of exactly these routes.
+    pub(crate) fn document(self) -> Bytes {
+        openapi::finish(self.router.into_openapi(), &self.app.options.version)
     }
 }
 

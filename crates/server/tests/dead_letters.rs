@@ -73,7 +73,7 @@ async fn a_dropped_event_stays_listed() {
 async fn retrying_a_skipped_event_sends_one_new_event_per_idempotency_key() {
     let world = World::new().await;
     let event = send_event(&world).await;
-    close_cycle(&world, EventState::Skipped { reason: None }).await;
+    close_cycle(&world, EventState::Skipped { reason: None, cycle: None }).await;
     let retry = async |event: &str| {
         let request = Request::post(format!("{EVENTS}/{event}/retry")).header("host", "localhost");
         let request =

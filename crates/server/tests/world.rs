@@ -342,7 +342,12 @@ fn founding(ids: &SimIds, clock: &SimClock) -> Founding {
     let agent = NewAgent { display_name: "Muhammad".to_owned(), ..agent };
     let space = NewSpace::new(SpaceId(ids.uuid()), "home", vec![human.id, agent.id.entity()], at);
     let space = NewSpace { display_name: "Home".to_owned(), ..space };
-    Founding { human, agent: Some(agent), space, admin: credential(ids, ADMIN, Scope::Admin, clock) }
+    Founding {
+        human,
+        agent: Some(agent),
+        space: Some(space),
+        admin: credential(ids, ADMIN, Scope::Admin, clock),
+    }
 }
 
 /// Opens a cycle that has taken these events.

@@ -7,15 +7,16 @@ use agent::id::MessageId;
 use agent::limits;
 use agent::port::{Done, ToolContext, ToolError};
 use agent::space::NewMessage;
+use agent::tool::ToolLabel;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::space_ref;
 use crate::typed::{PrebuiltTool, done};
 
-/// Arguments of `send_message`. `space` comes first, so that the text can be streamed into the right space
-/// while it is being written.
+/// Arguments of `send_message`. Where `space` comes first, the text can be streamed into it while it is being written; in the
+/// other order it is shown once the space is known.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SendMessageArgs {
@@ -35,24 +36,7 @@ impl PrebuiltTool for SendMessage {
     type Args = SendMessageArgs;
     const NAME: &'static str = "send_message";
     const DESCRIPTION: &'static str = "Post a message to one of your spaces. All members can read it.";
-
-    async fn precheck(arguments: &Value, context: &ToolContext<'_>) -> Result<(), ToolError> {
-        let at =
-            |name: &str| arguments.as_object().and_then(|given| given.keys().position(|key| key == name));
-        let (Some(space), Some(text)) = (at("space"), at("text")) else { return Ok(()) };
-        if space < text {
-            return Ok(());
-        }
-        // The text was streamed into the current space already, so it cannot be posted to another one.
-        let name = arguments["space"].as_str();
-        let meant = space_ref::named_or_current(context, name).await?.space.id;
-        if space_ref::current(context) == Some(meant) {
-            return Ok(());
-        }
-        let text = "`space` came after `text` and is not the active space; nothing was sent: \
-                    write `space` first";
-        Err(ToolError::new(text))
-    }
+    const LABELS: &'static [ToolLabel] = &[];
 
     async fn run(args: SendMessageArgs, context: ToolContext<'_>) -> Result<Done, ToolError> {
         let facts = space_ref::named_or_current(&context, args.space.as_deref()).await?;

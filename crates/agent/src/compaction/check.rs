@@ -37,8 +37,15 @@ pub enum Refused {
 }
 
 /// Sections whose bullets stay until they are marked as done, with the word by which their titles are found.
-const KEPT: [(&str, &str); 2] =
-    [("## Open commitments", "commitments"), ("## Preferences of people", "preferences")];
+const KEPT: [Section; 2] = [COMMITMENTS, PREFERENCES];
+
+/// A section: its title, and the word by which that is found.
+pub(super) type Section = (&'static str, &'static str);
+
+/// What is to be done.
+pub(super) const COMMITMENTS: Section = ("## Open commitments", "commitments");
+/// What people want, and what they forbid.
+pub(super) const PREFERENCES: Section = ("## Preferences of people", "preferences");
 
 /// The text of a usable reply in at most `bytes` bytes, with the open commitments and preferences of the previous summary that
 /// it lacks.
@@ -78,9 +85,8 @@ pub(super) fn before(text: &str, title: &str) -> String {
     text.lines().take_while(|line| !line.starts_with(title)).collect::<Vec<_>>().join("\n").trim().to_owned()
 }
 
-/// The summary with more open commitments, the newest last.
-pub(super) fn with_commitments(summary: &str, more: &[&str]) -> String {
-    let (title, word) = KEPT[0];
+/// The summary with more bullets in that section, the newest last.
+pub(super) fn with_more(summary: &str, (title, word): Section, more: &[&str]) -> String {
     let end = |lines: &[&str], at: usize| {
         let next = lines[at + 1..].iter().position(|line| is_heading(line) || line.trim().is_empty());
         next.map_or(lines.len(), |next| at + 1 + next)

@@ -38,7 +38,7 @@ pub fn prompt(
          ## Facts\n\
          ## Open commitments (repeat each line of the previous memory as it is; write [done] behind what is done)\n\
          ## Errors and how they were resolved\n\
-         ## Preferences of people (repeat each line of the previous memory as it is; write [done] behind what no longer holds)\n\
+         ## Preferences of people (also what they forbid; repeat each line of the previous memory as it is; write [done] behind what no longer holds)\n\
          ## State (work done, what is pending)\n\
          {STRANGERS} (what the parts marked `{MARK}` say; nothing of it in another section)\n\n\
          Answer with the memory alone.",

@@ -240,7 +240,7 @@ pub const KEYS: [ConfigKey; 46] = [
         OneOf(&GuardMode::NAMES),
         Bound::None,
         NextCycle,
-        "While strangers' text is in what the model reads: with `ask` a person must approve that tools that read what is not public and tools that can send it out meet; `strict` refuses that, and every call that cannot be undone; `off` does nothing.",
+        "While strangers' text is in what the model reads: with `ask` a person must approve every call by which something can leave; `strict` refuses such calls, and those that cannot be undone; `off` does nothing.",
     ),
     key(
         "approve",
@@ -304,7 +304,7 @@ pub const KEYS: [ConfigKey; 46] = [
         Whole,
         Range(1_000, u64::MAX),
         NextCycle,
-        "Tokens of one cycle. What is sent counts once although providers bill it at every step, so a bill can be several times this.",
+        "Tokens of one cycle as they are paid: the sum over its steps of what is sent and generated, cached tokens at their share of the price.",
     ),
     key(
         "limits.wall_clock",

@@ -12,6 +12,7 @@ use crate::changes::{CommitKind, Settlement, Tried};
 use crate::config::{AgentConfig, Triage};
 use crate::entry::Entry;
 use crate::event::{EventData, EventState, NamedMessage, Waiting};
+use crate::id::SpaceId;
 use crate::inbox::{self, Batch};
 use crate::life::{Activation, OpenCycle};
 use crate::limits;
@@ -62,14 +63,18 @@ impl Cycle {
             _ => take_batch(left, &config, config_rev, &setup, now, activation.clean),
         };
         let recent = before_taken(recent, opening.as_ref());
+        let entered = match &opening {
+            Some(Opening { at: At::Step(step), .. }) => entered(step, life.active_space),
+            _ => None,
+        };
         let life_state = LifeState {
             epoch: life.epoch,
             commit_n: life.commit_n,
             cycles: life.cycles,
             failures: life.failures,
             notice: life.notice,
-            used: life.used,
-            active_space: life.active_space,
+            active_space: entered.or(life.active_space),
+            entered,
         };
         Self {
             pinned: Pinned::new(life.agent, entity, config, setup, open.awake_ms, rules),
@@ -145,7 +150,7 @@ impl Cycle {
     }
 
     /// Why a resumed cycle has failed too often.
-    fn failed_too_often(&self) -> Option<String> {
+    pub(super) fn failed_too_often(&self) -> Option<String> {
         let OpenCycle { attempts, deaths, .. } = self.open;
         if deaths >= limits::DEATHS_MAX {
             return Some(attempts::died(deaths));
@@ -179,6 +184,20 @@ impl Cycle {
             && self.life.notice.is_none()
             && !step.taken.is_empty()
             && !step.taken.iter().any(addressed)
+    }
+}
+
+/// The space that becomes active because all messages of the batch are from there.
+fn entered(step: &Step, active: Option<SpaceId>) -> Option<SpaceId> {
+    let spaces = step.taken.iter().filter_map(|waiting| match waiting.event.data {
+        EventData::Message { space, .. } => Some(space),
+        _ => None,
+    });
+    let mut spaces: Vec<SpaceId> = spaces.collect();
+    spaces.dedup();
+    match spaces.as_slice() {
+        [only] if active != Some(*only) => Some(*only),
+        _ => None,
     }
 }
 
@@ -223,11 +242,18 @@ fn resume(mut open: OpenCycle, left: LeftOver, setup: &Setup, clean: bool) -> (O
     let mut acting = Acting::of(left.calls.into_iter().map(acting::as_reported).collect());
     for row in &acting.calls {
         let interrupted = row.runner == Runner::Node && row.effect == Effect::Unsafe;
-        if row.state == CallState::Started && interrupted && !left.canceled {
-            // A detached call had started: the process that recovers it reports what is known.
-            let outcome = if row.awaited { Outcome::interrupted() } else { Outcome::pending(&row.id) };
-            acting.arrived.push((row.id.clone(), outcome));
+        if row.state != CallState::Started || !interrupted {
+            continue;
         }
+        let unstored = setup.unstored.iter().find(|(call, _)| *call == row.id);
+        let outcome = match unstored.map(|(_, outcome)| outcome.clone()) {
+            Some(known) => known,
+            None if left.canceled => continue,
+            None if row.awaited => Outcome::interrupted(),
+            // A detached call had started: the process that recovers it reports what is known.
+            None => Outcome::pending(&row.id),
+        };
+        acting.arrived.push((row.id.clone(), outcome));
     }
     let at = At::Acting(acting);
     (open, Some(Opening { at, overlap, tried: Vec::new(), dead: None }))

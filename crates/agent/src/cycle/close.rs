@@ -48,7 +48,9 @@ impl Cycle {
     ) -> State {
         let mut changes = self.changes(CommitKind::Close, now);
         changes.open = None;
-        changes.settle = step.settled(&EventState::Skipped { reason: reason.clone() });
+        // What a rule excluded was not shown.
+        let cycle = step.first_called.map(|_| self.open.id);
+        changes.settle = step.settled(&EventState::Skipped { reason: reason.clone(), cycle });
         self.charge_totals(&mut changes, step, usage);
         changes.idle = Some(RUN_AT_ONCE);
         changes.retire = self.pinned.config.ephemeral;
@@ -111,7 +113,7 @@ impl Cycle {
                 let (rows, call_changes) = give_up_calls(acting);
                 changes.call_changes = call_changes;
                 let rows: Vec<_> = rows.iter().collect();
-                let trust = lowest_trust(&rows, self.open.lowest_trust());
+                let trust = lowest_trust(&rows);
                 entries.push(self.entry(1, EntryKind::Outcomes, outcomes(&rows), trust, now));
             }
             // A canceled cycle has settled these events. Otherwise they wait and are shown another time.
@@ -168,7 +170,7 @@ impl Cycle {
 
     /// Fails the cycle again after an outcome arrived in the meantime, so that the log includes the outcome.
     pub(super) fn fail_cycle_again(&mut self, acting: Acting, now: Timestamp) -> State {
-        let reason = format!("failed {} times", self.open.attempts);
+        let reason = self.failed_too_often().unwrap_or_else(|| "failed too often".to_owned());
         self.fail_cycle(At::Acting(acting), &reason, now)
     }
 }
@@ -201,5 +203,5 @@ fn canceled_outcome(row: &CallRow) -> Outcome {
         }
         _ => (OutcomeStatus::Canceled, "canceled"),
     };
-    Outcome { status, text: text.into(), detail: None, trust: None }
+    Outcome::of_runtime(status, text)
 }

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 use super::{At, Cycle, State, Step};
 use crate::entry::Entry;
-use crate::life::Layer;
+use crate::layer::Layer;
 use crate::limits;
 use crate::prompt::Prompt;
 
@@ -44,18 +44,23 @@ impl Cycle {
             },
             _ => Step::next(&self.open),
         };
-        if step.taken.is_empty() && !self.open.decided {
-            // Nothing waits: show the workspace as it would follow the next event.
-            self.show_workspace(self.log.head_seq, now);
-        } else {
+        // If nothing waits, the workspace is shown as it would follow the next event.
+        if !step.taken.is_empty() || self.open.decided {
             self.show_inbox(&mut step, now);
+        }
+        if let Some(view) = self.show_workspace(&mut step, now) {
+            self.log.replace(view);
+            self.show_workspace(&mut step, now);
         }
         let mut prepared = self.prepare(&step, now);
         let view = prepared.view.take();
         if !step.entries.is_empty() || self.open.decided {
             self.show(&mut step, prepared, now);
         }
-        view.into_iter().for_each(|view| self.log.replace(view));
+        if let Some(view) = view {
+            self.log.replace(view);
+            self.show_workspace(&mut step, now);
+        }
         let shown = self.log.layer_tokens() + step.shown_tokens();
         let budget = self.pinned.budget(step.model.as_deref(), shown).tokens;
         ContextPreview {
@@ -64,7 +69,7 @@ impl Cycle {
             inbox: step.entries.first().filter(|_| !self.open.decided).cloned(),
             events: step.taken.len(),
             head_seq: self.log.head_seq,
-            layers: self.log.layers,
+            layers: self.log.shown_layers().cloned().collect(),
             window: self.log.window,
             cut_above: budget * limits::VIEW_TRIGGER_PERCENT / 100,
             cut_to: budget * limits::VIEW_TARGET_PERCENT / 100,

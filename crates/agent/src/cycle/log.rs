@@ -4,12 +4,12 @@
 use std::sync::Arc;
 
 use crate::compaction;
+use crate::config::WorkspacePart;
 use crate::entry::{Entry, View};
 use crate::id::CycleId;
-use crate::life::Layer;
+use crate::layer::{Layer, Line};
 use crate::tokens;
 use crate::transcript;
-use crate::workspace::Section;
 
 /// The part of the log that is sent.
 #[derive(Debug)]
@@ -21,9 +21,9 @@ pub(super) struct Log {
     pub(super) window: Vec<Arc<Entry>>,
     /// Seq of the last entry of the log, shown or not.
     pub(super) head_seq: u64,
-    pub(super) layers: Vec<Layer>,
-    /// Parts of the workspace that the agent has changed itself, and so knows without being shown.
-    pub(super) known: Vec<Section>,
+    layers: Vec<Layer>,
+    /// What of the workspace the agent has changed itself, as it was then: it knows that without being shown.
+    pub(super) known: Vec<(WorkspacePart, String, Line)>,
     /// How many of the layers, from the first on, the store has.
     stored: usize,
     /// View and window as stored, if less is sent. This happens only before the first decision of a cycle.
@@ -86,6 +86,11 @@ impl Log {
         }
     }
 
+    /// The view that the store has.
+    pub(super) fn stored_view(&self) -> &View {
+        self.full.as_ref().map_or(&self.view, |(view, _)| view)
+    }
+
     /// The view that the first decision writes, if less than the stored view was sent.
     pub(super) fn narrowed_view(&self) -> Option<View> {
         self.full.as_ref().map(|(old, _)| View { rev: old.rev + 1, ..self.view.clone() })
@@ -101,9 +106,25 @@ impl Log {
         self.shown_layers().map(|layer| u64::from(layer.tokens)).sum::<u64>() + summary
     }
 
-    /// The layers that are sent: a layer goes with the entry that it follows.
+    /// The layers that are sent: those of the view.
     pub(super) fn shown_layers(&self) -> impl Iterator<Item = &Layer> {
-        self.layers.iter().filter(|layer| self.view.shows(layer.after))
+        self.layers.iter().filter(|layer| layer.view == self.view.rev)
+    }
+
+    /// Adds a layer.
+    pub(super) fn show(&mut self, layer: Layer) {
+        // What is shown is what counts, whatever the agent knew before.
+        let parts =
+            layer.shown.parts.iter().flat_map(|part| part.lines.iter().map(|(item, _)| (part.part, item)));
+        for (part, item) in parts {
+            self.known.retain(|(of, known, _)| (*of, known) != (part, item));
+        }
+        self.layers.push(layer);
+    }
+
+    /// Whether the view shows none of the layers that the store has.
+    pub(super) fn is_anew(&self) -> bool {
+        !self.layers[..self.stored].iter().any(|layer| layer.view == self.view.rev)
     }
 
     /// Removes the layers that are not stored: nothing was decided after them.
@@ -111,19 +132,30 @@ impl Log {
         self.layers.truncate(self.stored);
     }
 
+    /// Removes those of them that follow an entry behind this one.
+    pub(super) fn drop_layers_behind(&mut self, end: u64) {
+        let mut at = 0..;
+        let stored = self.stored;
+        self.layers.retain(|layer| at.next().is_some_and(|at| at < stored) || layer.after <= end);
+    }
+
     /// The summary as it is sent, if there is one.
     pub(super) fn summary(&self) -> Option<Arc<str>> {
         self.summary.as_ref().map(|(text, _)| Arc::clone(text))
     }
 
-    /// Layers that the store does not have.
+    /// The layers of the view that the store does not have, as it will have them.
     pub(super) fn new_layers(&self) -> Vec<Layer> {
-        self.layers[self.stored..].to_vec()
+        let view = self.narrowed_view().map_or(self.view.rev, |view| view.rev);
+        let new = self.layers[self.stored..].iter().filter(|layer| layer.view == self.view.rev);
+        new.map(|layer| Layer { view, ..layer.clone() }).collect()
     }
 
-    /// The store has so many more layers.
-    pub(super) fn layers_stored(&mut self, new: usize) {
-        self.stored += new;
+    /// The store has these layers now.
+    pub(super) fn layers_stored(&mut self, new: &[Layer]) {
+        self.layers.truncate(self.stored);
+        self.layers.extend_from_slice(new);
+        self.stored = self.layers.len();
     }
 
     /// Whether the log ends with calls that have no outcomes entry.

@@ -26,6 +26,7 @@ mod close;
 mod context;
 mod decide;
 mod driver;
+mod exposure;
 mod fail;
 mod log;
 mod outcome;
@@ -46,7 +47,7 @@ pub use context::ContextPreview;
 pub use driver::{
     ActivationEnd, ActivationInfo, ModelReply, Next, Overfull, Setup, Span, SummaryEnd, SummaryRequest,
 };
-pub use fail::idle_after;
+pub use fail::pause_after;
 
 use std::sync::Arc;
 
@@ -61,15 +62,17 @@ use self::pinned::{LifeState, Pinned};
 use self::step::Step;
 use self::summarize::Summarizing;
 use crate::changes::{Changes, CommitKind, CommitOutcome, News};
-use crate::config::Awareness;
+use crate::config::{Awareness, WorkspacePart};
+use crate::entry::Compaction;
 use crate::event::Trust;
 use crate::id::{CycleId, RootId, SpaceId};
 use crate::life::{Facts, Lease, OpenCycle};
 use crate::limits;
 use crate::port::{Done, ModelError, ToolError};
 use crate::prepare::{self, Unread};
-use crate::prompt::Prompt;
-use crate::tool::{ToolLabels, names};
+use crate::prompt::{Item, Prompt};
+use crate::tool::names;
+use crate::workspace;
 
 /// One activation of one agent.
 #[derive(Debug)]
@@ -199,6 +202,23 @@ impl Cycle {
         (self.life.commit_n, self.log.window)
     }
 
+    /// The keys of pinned memories that the prompt does not show although it must.
+    pub fn missing_pins(&self, prompt: &Prompt) -> Vec<String> {
+        if !self.pinned.config.workspace.show.contains(&WorkspacePart::Memories) {
+            return Vec::new();
+        }
+        let layers = prompt.items.iter().filter_map(|item| match item {
+            Item::Layer(text) => Some(&**text),
+            Item::Entry(_) => None,
+        });
+        workspace::missing_pins(&self.outside.facts.memories, layers)
+    }
+
+    /// The compaction of the view that the store has.
+    pub fn compaction(&self) -> Option<&Compaction> {
+        self.log.stored_view().compaction.as_ref()
+    }
+
     /// What to do next.
     pub fn next(&mut self, now: Timestamp) -> Next {
         match self.take() {
@@ -246,6 +266,10 @@ impl Cycle {
             State::Committing(changes, After::Opened(opening)) => match *opening {
                 Opening { at: At::Step(mut step), .. } => {
                     self.show_inbox(&mut step, now);
+                    if let Some(view) = self.show_workspace(&mut step, now) {
+                        self.log.narrow(view);
+                        self.show_workspace(&mut step, now);
+                    }
                     let prepared = self.prepare_narrowed(&mut step, now);
                     self.show(&mut step, prepared, now);
                     step.first_called = Some(now);
@@ -263,8 +287,9 @@ impl Cycle {
                 self.applied(&changes);
                 changes.entries.clear();
                 let mut step = Step::next(&self.open);
+                let anew = self.show_workspace(&mut step, now);
                 let prepared = self.prepare(&step, now);
-                if prepared.view.is_some() {
+                if anew.is_some() || prepared.view.is_some() {
                     self.state = State::Committing(changes, After::Settled(acting));
                     return None;
                 }
@@ -304,9 +329,6 @@ impl Cycle {
             return;
         };
         self.outside.looked(&news);
-        for asked in news.granted.iter().filter_map(|row| row.approval.as_ref()) {
-            self.life.used = self.life.used.with(ToolLabels::from_bits(asked.labels));
-        }
         if let State::Acting(acting) = &mut self.state {
             acting.answered(news.answered);
             acting.granted(news.granted);
@@ -314,6 +336,11 @@ impl Cycle {
         if let Some(facts) = news.facts {
             self.outside.facts = Arc::new(facts);
         }
+    }
+
+    /// Whether another model of the config is called if this one fails.
+    pub fn has_fallback(&self) -> bool {
+        self.outside.fallbacks_used < self.pinned.config.fallback.len()
     }
 
     /// Whether a generation or a wait should be aborted at once.
@@ -387,7 +414,7 @@ impl Cycle {
     pub fn acted(&mut self, results: Vec<Result<Done, ToolError>>) {
         self.state = match self.take() {
             State::Inward(step, mut decision) => {
-                self.take_results(&mut decision, results);
+                self.take_results(&step, &mut decision, results);
                 State::Deciding(step, decision)
             }
             other => other,

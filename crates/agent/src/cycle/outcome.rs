@@ -59,11 +59,11 @@ impl Cycle {
             After::Opened(opening) => Some(opening.at),
             After::Ready(step) | After::Sent(step) => Some(At::Step(step)),
             After::Arrived(step, model_reply) => {
-                self.charge_discarded(&model_reply.reply.usage);
+                self.charge_discarded(&step, &model_reply.reply.usage);
                 Some(At::Step(step))
             }
             After::Decided(step, decision, _) => {
-                self.charge_discarded(&decision.model_reply.reply.usage);
+                self.charge_discarded(&step, &decision.model_reply.reply.usage);
                 Some(At::Step(step))
             }
             After::Acting(acting) | After::Settled(acting) => Some(At::Acting(acting)),
@@ -76,15 +76,18 @@ impl Cycle {
     pub(super) fn applied(&mut self, changes: &Changes) {
         self.life.commit_n = changes.expect + 1;
         self.log.append(&changes.entries);
-        self.log.layers_stored(changes.layers.len());
-        self.life.active_space = changes.inward.active_space.or(self.life.active_space);
+        if changes.kind == CommitKind::Decide {
+            self.log.layers_stored(&changes.layers);
+        }
+        if changes.inward.active_space.is_some() {
+            (self.life.active_space, self.life.entered) = (changes.inward.active_space, None);
+        }
         if let Some(view) = &changes.view {
             self.log.replace(view.clone());
         }
         if let Some(open) = &changes.open {
             self.open = open.clone();
         }
-        self.life.used = self.life.used.with(changes.used);
         self.life.failures = changes.failures.unwrap_or(self.life.failures);
         if let Some(notice) = &changes.notice {
             self.life.notice.clone_from(notice);

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use crate::changes::{Glance, Inward, News};
-use crate::config::WorkspacePart;
 use crate::event::NamedMessage;
 use crate::life::Facts;
 use crate::prepare::Unread;
+use crate::workspace::OwnChange;
 
 /// The outside world, as last seen.
 #[derive(Debug)]
@@ -16,8 +16,8 @@ pub(super) struct Outside {
     pub(super) facts: Arc<Facts>,
     /// Messages before the taken events that the agent was not shown.
     pub(super) recent: Vec<NamedMessage>,
-    /// Parts of the workspace that the last decision changed.
-    pub(super) own_changes: Vec<WorkspacePart>,
+    /// What of the workspace the last decision changed.
+    pub(super) own_changes: Vec<OwnChange>,
     /// Number of the agent's detached calls.
     pub(super) detached: usize,
     /// A cancel of the cycle was requested.
@@ -68,13 +68,7 @@ impl Outside {
 
     /// The agent has changed its own facts.
     pub(super) fn note_own(&mut self, inward: &Inward) {
-        let changed = [
-            (WorkspacePart::Memories, !inward.memories.is_empty()),
-            (WorkspacePart::Goals, !inward.goals.is_empty()),
-            (WorkspacePart::Plans, !inward.plans.is_empty()),
-            (WorkspacePart::Spaces, inward.active_space.is_some()),
-        ];
-        self.own_changes.extend(changed.into_iter().filter(|(_, changed)| *changed).map(|(part, _)| part));
+        self.own_changes.extend(OwnChange::of(inward));
     }
 
     pub(super) fn looked(&mut self, news: &News) {

@@ -31,6 +31,15 @@ impl Cycle {
             return Next::Look;
         }
         self.show_inbox(&mut step, now);
+        if let Some(view) = self.show_workspace(&mut step, now) {
+            if self.open.decided {
+                let mut changes = self.changes(CommitKind::View, now);
+                changes.view = Some(view);
+                return self.commit(changes, After::Ready(step));
+            }
+            self.log.narrow(view);
+            self.show_workspace(&mut step, now);
+        }
         let mut prepared = self.prepare_narrowed(&mut step, now);
         if let Some(view) = prepared.view.take() {
             self.state = self.compact(view, true, Then::Step(step), now);
@@ -67,7 +76,7 @@ impl Cycle {
         items.extend(self.log.summary().map(Item::Layer));
         for entry in self.log.window.iter().chain(&step.entries) {
             items.push(Item::Entry(Arc::clone(entry)));
-            let layers = self.log.layers.iter().filter(|layer| layer.after == entry.seq);
+            let layers = self.log.shown_layers().filter(|layer| layer.after == entry.seq);
             items.extend(layers.map(|layer| Item::Layer(Arc::clone(&layer.text))));
         }
         // A call is forced only if the vendor allows it.

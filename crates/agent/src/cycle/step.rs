@@ -7,17 +7,17 @@ use jiff::Timestamp;
 use super::{ActivationEnd, At, Cycle, State};
 use crate::changes::{Changes, Settlement};
 use crate::config::{Gate, WantedChoice};
-use crate::entry::{Compaction, Entry, EntryKind};
+use crate::entry::{Compaction, Entry, EntryKind, View};
 use crate::event::{EventState, Trust, Waiting};
-use crate::guard::Exposure;
 use crate::inbox::{self, Batch};
-use crate::life::{Layer, OpenCycle, Previewed};
+use crate::layer::{self, Known, Layer, LayerKind};
+use crate::life::{OpenCycle, Previewed};
 use crate::limits;
 use crate::message::ModelMessage;
 use crate::prepare::{Prepared, Situation, prepare};
 use crate::prompt::ToolChoice;
 use crate::run::Usage;
-use crate::workspace::Moment;
+use crate::workspace::{self, Moment};
 
 /// A step without a decision.
 #[derive(Clone, Debug, Default)]
@@ -34,6 +34,8 @@ pub(super) struct Step {
     pub(super) previewed: Previewed,
     /// Whether the events that the agent asked to see are shown.
     pub(super) peeked: bool,
+    /// The view for which it shows the workspace.
+    pub(super) workspace: Option<u64>,
     /// Which tools may be called; `None` is all.
     pub(super) gate: Option<Gate>,
     pub(super) choice: ToolChoice,
@@ -47,6 +49,8 @@ pub(super) struct Step {
     pub(super) cut: u32,
     /// Whether the transcript was rebuilt because a vendor refused the request as invalid.
     pub(super) rebuilt: bool,
+    /// The lowest trust of what its requests have shown.
+    pub(super) read: Option<Trust>,
 }
 
 impl Step {
@@ -101,7 +105,7 @@ impl Step {
 }
 
 impl Cycle {
-    /// Renders the inbox entry of the first step and the workspace after it, once.
+    /// Renders the inbox entry of the first step, once.
     pub(super) fn show_inbox(&mut self, step: &mut Step, now: Timestamp) {
         if self.open.decided || !step.entries.is_empty() {
             return;
@@ -110,40 +114,61 @@ impl Cycle {
         // The workspace quotes these messages right behind the entry.
         let trust = self.outside.recent.iter().map(|message| message.trust).fold(self.open.trust, Trust::min);
         let entry = self.entry(1, EntryKind::Inbox, ModelMessage::user(text), trust, now);
-        self.show_workspace(entry.seq, now);
+        self.log.drop_new_layers();
         step.entries = vec![Arc::new(entry)];
     }
 
-    /// Shows the workspace behind that entry, at the start of a cycle: whole, or what has changed since the earlier cycles
-    /// whose workspaces are still sent.
-    pub(super) fn show_workspace(&mut self, after: u64, now: Timestamp) {
-        self.log.drop_new_layers();
-        let shown: Vec<&str> = self.log.shown_layers().map(|layer| &*layer.text).collect();
-        let moment = self.moment(now);
-        let text = if shown.is_empty() { moment.whole() } else { moment.update(&shown, &[], 0) };
-        self.log.layers.extend(text.map(|text| Layer::new(after, text.into())));
+    /// Shows what the request must show of the workspace: the whole of it where the view has none yet, else the lines that
+    /// have changed. Before the first decision that is done once, right behind the inbox entry. Returns the view that begins
+    /// anew if the changes have no more room; then nothing is shown.
+    pub(super) fn show_workspace(&mut self, step: &mut Step, now: Timestamp) -> Option<View> {
+        let view = self.log.view.rev;
+        let shown = step.entries.len() as u64;
+        let ahead = if self.open.decided { shown } else { shown.min(1) };
+        if !self.open.decided && step.workspace == Some(view) {
+            return None;
+        }
+        let whole = !self.log.shown_layers().any(|layer| layer.kind == LayerKind::Whole);
+        let (kind, rendered) = match whole {
+            true => (LayerKind::Whole, self.moment(now).whole()),
+            false => (LayerKind::Update, self.workspace_update(step, now)),
+        };
+        step.workspace = Some(view);
+        let workspace::Rendered { text, shown } = rendered?;
+        let layer = Layer { shown, ..Layer::new(kind, view, self.log.head_seq + ahead, text.into()) };
+        if kind == LayerKind::Update && layer::is_tail_full(self.log.shown_layers(), layer.tokens) {
+            let (view, head) = (&self.log.view, self.log.head_seq);
+            return Some(View { rev: view.rev + 1, reasoning_from: head + 1, ..view.clone() });
+        }
+        self.log.show(layer);
+        None
     }
 
     fn moment(&self, now: Timestamp) -> Moment<'_> {
         self.pinned.moment(&self.outside, self.life.active_space, now)
     }
 
-    /// What has changed in the workspace since it was shown in this cycle. What the agent itself changed it knows
-    /// from the outcomes of its calls.
-    fn workspace_update(&mut self, now: Timestamp) -> Option<String> {
+    /// What has changed in the workspace since it was shown. What the agent itself has just changed it knows from the outcomes
+    /// of its calls.
+    fn workspace_update(&mut self, step: &Step, now: Timestamp) -> Option<workspace::Rendered> {
         let own = std::mem::take(&mut self.outside.own_changes);
-        let mut known = std::mem::take(&mut self.log.known);
-        let moment = self.moment(now);
-        known.extend(own.into_iter().filter_map(|part| moment.section(part)));
-        // What has changed since is no longer what the agent knows.
-        known.retain(|section| moment.section(section.0).as_ref() == Some(section));
-        let shown: Vec<&str> = self.log.shown_layers().map(|layer| &*layer.text).collect();
+        let mut known = Known::of(self.log.shown_layers());
+        for (part, item, line) in &self.log.known {
+            known.set(*part, item, *line);
+        }
+        if !own.is_empty() {
+            let own = self.moment(now).own(&own, &known);
+            own.iter().for_each(|(part, item, line)| known.set(*part, item, *line));
+            self.log.known.extend(own);
+        }
+        // The inbox entry shows the time, too.
+        let entries = self.log.of_cycle(self.open.id).chain(&step.entries);
+        let inbox = entries.filter(|entry| entry.kind == EntryKind::Inbox).map(|entry| entry.at).max();
+        known.clock = known.clock.max(inbox);
         // A parked cycle goes on at another time.
         let parked = self.pinned.awake_before > 0;
         let stale = if parked { limits::CLOCK_STALE_PARKED_MINUTES } else { limits::CLOCK_STALE_MINUTES };
-        let update = moment.update(&shown, &known, stale);
-        self.log.known = known;
-        update
+        self.moment(now).update(&known, stale)
     }
 
     /// Prepares the step. Before the first decision, leaves out the entries that do not fit.
@@ -151,6 +176,8 @@ impl Cycle {
         let mut prepared = self.prepare(step, now);
         while let Some(view) = prepared.view.take_if(|_| !self.open.decided) {
             step.left_out += self.log.narrow(self.at_once(view, Compaction::NO_TIME));
+            // The new view shows nothing of the workspace yet, so this begins no other.
+            self.show_workspace(step, now);
             prepared = self.prepare(step, now);
         }
         prepared
@@ -181,6 +208,7 @@ impl Cycle {
             requesters: &self.open.requesters,
             room: self.injection_room(step),
             max_bytes: self.pinned.batch_bytes(step.model.as_deref()).saturating_sub(injected),
+            anew: self.open.decided && self.log.is_anew(),
             view: &self.log.view,
             window: &self.log.window,
             cycle: self.open.decided.then_some(self.open.id),
@@ -196,11 +224,10 @@ impl Cycle {
             self.inject(step, prepared.inject, now);
         }
         let after = self.log.head_seq + step.entries.len() as u64;
-        let update = if self.open.decided { self.workspace_update(now) } else { None };
-        for text in prepared.layers.into_iter().chain(update) {
+        for (kind, text) in prepared.layers {
             let known = |layer: &Layer| layer.after >= self.log.head_seq && *layer.text == *text;
-            if !self.log.layers.iter().any(known) {
-                self.log.layers.push(Layer::new(after, text.into()));
+            if !self.log.shown_layers().any(known) {
+                self.log.show(Layer::new(kind, self.log.view.rev, after, text.into()));
             }
         }
         step.peeked = true;
@@ -208,6 +235,7 @@ impl Cycle {
         step.gate = prepared.gate;
         step.choice = prepared.choice;
         step.model = prepared.model;
+        step.read = Some(self.exposure(step).trust);
     }
 
     fn inject(&self, step: &mut Step, events: Vec<Waiting>, now: Timestamp) {
@@ -241,7 +269,7 @@ impl Cycle {
         shown.retain(remains);
         step.entries.retain(|entry| entry.kind != EntryKind::Injection);
         let end = self.log.head_seq + step.entries.len() as u64;
-        self.log.layers.retain(|layer| layer.after <= end);
+        self.log.drop_layers_behind(end);
         step.previewed = self.open.previewed;
         step.cause = None;
         if !shown.is_empty() {
@@ -271,7 +299,7 @@ impl Cycle {
         }
         let usage =
             Usage { input: Some(self.request_tokens(step)), output: Some(output), ..Usage::default() };
-        self.open.tokens = self.open.tokens.saturating_add(output);
+        self.open.tokens = self.open.tokens.saturating_add(self.paid(step, &usage, output));
         self.open.estimated.add(&usage);
         self.open.vain.aborted.add(&usage);
     }
@@ -282,9 +310,22 @@ impl Cycle {
     }
 
     /// Charges a discarded reply.
-    pub(super) fn charge_discarded(&mut self, usage: &Usage) {
+    pub(super) fn charge_discarded(&mut self, step: &Step, usage: &Usage) {
+        self.open.tokens = self.open.tokens.saturating_add(self.paid(step, usage, 0));
         self.open.usage.add(usage);
         self.open.vain.discarded.add(usage);
+    }
+
+    /// Tokens of a request and its reply as they are paid. What the provider does not report is estimated.
+    pub(super) fn paid(&self, step: &Step, usage: &Usage, generated: u64) -> u64 {
+        let input = usage.input.unwrap_or_else(|| self.request_tokens(step));
+        let cached = usage.cached.unwrap_or(0).min(input);
+        let price = self.pinned.model(step.model.as_deref()).price.filter(|price| price.input > 0);
+        let cached_paid = match price {
+            Some(price) => cached.saturating_mul(price.cached) / price.input,
+            None => cached * limits::CACHED_PRICE_PERCENT / 100,
+        };
+        (input - cached).saturating_add(cached_paid).saturating_add(usage.output.unwrap_or(generated))
     }
 
     /// How many events may still be injected. A cycle may inject as many as an activation may take.
@@ -328,33 +369,6 @@ impl Cycle {
     pub(super) fn must_call(&self, step: &Step) -> bool {
         self.pinned.config.stop.require_tool
             || step.gate.as_ref().is_some_and(|gate| gate.tool_choice == WantedChoice::Required)
-    }
-
-    /// The lowest trust of all that the model had read when it replied in this step.
-    pub(super) fn trust_of_reply(&self, step: &Step) -> Trust {
-        step.entries.iter().map(|entry| entry.trust).fold(self.open.lowest_trust(), Trust::min)
-    }
-
-    /// What a call of this step could do harm with: what its model reads, and what the agent has called before.
-    pub(super) fn exposure(&self, step: &Step) -> Exposure {
-        let shown = self.trust_of_view(step);
-        let facts = &self.outside.facts;
-        let memories = facts.memories.iter().map(|memory| memory.trust);
-        let goals = facts.goals.iter().map(|goal| goal.trust);
-        let plans = facts.plans.iter().map(|plan| plan.trust);
-        let recent = self.outside.recent.iter().map(|message| message.trust);
-        // A preview shows their beginnings.
-        let waits = self.outside.waits.oldest.iter().chain(&self.outside.waits.urgent);
-        let waits = waits.map(|waiting| waiting.event.envelope.trust);
-        let foreign = self.pinned.setup.tools.iter().any(|tool| tool.foreign).then_some(Trust::Outside);
-        let notes = memories.chain(goals).chain(plans);
-        let lowest = shown.into_iter().chain(notes).chain(recent).chain(waits).chain(foreign).min();
-        Exposure { trust: lowest.unwrap_or(Trust::Operator), used: self.life.used }
-    }
-
-    /// The trust of what the agent says now: whoever reads it reads what came from strangers, at second hand.
-    pub(super) fn trust_of_message(&self, step: &Step) -> Trust {
-        self.exposure(step).trust.min(Trust::Agent)
     }
 
     /// An entry of this step, `ahead` positions after the last one, with its tokens counted.

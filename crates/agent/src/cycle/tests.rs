@@ -8,6 +8,7 @@ mod canceling;
 mod detached;
 mod endings;
 mod guard;
+mod lives;
 mod refusals;
 mod reply_checks;
 mod summaries;
@@ -89,7 +90,6 @@ fn activation(waiting: Vec<Waiting>) -> Activation {
     let id = Uuid::from_u128(1);
     Activation {
         life: Life {
-            used: ToolLabels::default(),
             agent: AgentId(id),
             epoch: 3,
             commit_n: 7,
@@ -148,6 +148,11 @@ fn begin_at(activation: Activation, panicked: bool, now: Timestamp) -> Cycle {
         ToolSpec { asynchronous: true, ..tool("ship", Effect::Unsafe) },
         ToolSpec { labels: [ToolLabel::Private].into_iter().collect(), ..tool("crm", Effect::ReadOnly) },
         ToolSpec { labels: [ToolLabel::Exfiltrates].into_iter().collect(), ..tool("mail", Effect::ReadOnly) },
+        ToolSpec {
+            labels: [ToolLabel::Exfiltrates].into_iter().collect(),
+            ..tool(names::FETCH_PAGE, Effect::ReadOnly)
+        },
+        tool(names::ENTER_SPACE, Effect::Inward),
     ];
     let model = ModelInfo {
         name: "scripted".into(),
@@ -161,7 +166,12 @@ fn begin_at(activation: Activation, panicked: bool, now: Timestamp) -> Cycle {
         Window::Unchanged => Vec::new(),
     };
     let (others, new_cycle) = (Vec::new(), CycleId(Uuid::from_u128(50)));
-    Cycle::begin(activation, window, Setup { tools: tools.into(), model, others, new_cycle, panicked }, now)
+    Cycle::begin(
+        activation,
+        window,
+        Setup { tools: tools.into(), model, others, new_cycle, panicked, unstored: Vec::new() },
+        now,
+    )
 }
 
 fn begin(waiting: Vec<Waiting>) -> Cycle {
@@ -298,7 +308,9 @@ fn skip_as_the_only_call_of_step_0_appends_nothing_to_the_log() {
     assert_eq!(kinds(&commits), [CommitKind::Close]);
     let close = &commits[0];
     assert!(close.entries.is_empty() && close.run.is_none() && close.calls.is_empty());
-    assert!(matches!(&close.settle[0].state, EventState::Skipped { reason: Some(r) } if r == "not mine"));
+    assert!(
+        matches!(&close.settle[0].state, EventState::Skipped { reason: Some(r), cycle: Some(_) } if r == "not mine")
+    );
 }
 
 #[test]
@@ -554,8 +566,8 @@ fn within_a_cycle_every_prompt_extends_the_one_before() {
             .items
             .iter()
             .map(|item| match item {
-                crate::prompt::Item::Entry(entry) => entry.message.countable(),
-                crate::prompt::Item::Layer(text) => text.to_string(),
+                Item::Entry(entry) => entry.message.countable(),
+                Item::Layer(text) => text.to_string(),
             })
             .collect();
         assert_eq!(now[..before.len()], before);

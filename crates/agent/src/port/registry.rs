@@ -359,8 +359,8 @@ pub struct Founding {
     pub human: NewHuman,
     /// The first agent; `None` if agents come from files.
     pub agent: Option<NewAgent>,
-    /// The first space, with both as members.
-    pub space: NewSpace,
+    /// The first space, with both as members; `None` if agent files say which spaces there are.
+    pub space: Option<NewSpace>,
     /// The admin key.
     pub admin: NewCredential,
 }

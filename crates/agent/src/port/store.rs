@@ -118,6 +118,10 @@ pub enum StoreError {
     /// A record cannot be read: quarantine the agent and inform the operator.
     #[error("a record is damaged: {0}")]
     Damaged(String),
+    /// The command itself is wrong, and nothing was written: a panic, a broken constraint, a statement that SQL refuses.
+    /// No record is to blame: the agent backs off, as after a panic of its activation.
+    #[error("a command of the store failed by a mistake in it: {0}")]
+    Bug(String),
     /// The store was closed.
     #[error("the store is closed")]
     Closed,

@@ -3,6 +3,7 @@
 
 use super::{Prepared, Situation};
 use crate::config::{Gate, WantedChoice};
+use crate::layer::LayerKind;
 use crate::prompt::ToolChoice;
 use crate::tool::names;
 
@@ -10,7 +11,8 @@ pub(super) fn gate(situation: &Situation<'_>, prepared: &mut Prepared) {
     let gates = &situation.config.gates;
     let Some(gate) = gates.at(situation.step) else {
         if situation.step > 0 && gates.at(situation.step - 1).is_some_and(|before| restricts(&before)) {
-            prepared.layers.push("[PHASE] From now on you may call all of your tools.".to_owned());
+            let text = "[PHASE] From now on you may call all of your tools.".to_owned();
+            prepared.layers.push((LayerKind::Phase, text));
         }
         return;
     };
@@ -19,8 +21,9 @@ pub(super) fn gate(situation: &Situation<'_>, prepared: &mut Prepared) {
         // `skip` and `done` are always allowed, so the vendor is never told that calls are forbidden.
         WantedChoice::Auto | WantedChoice::None => ToolChoice::Auto,
     };
-    if gate.from == situation.step && (restricts(&gate) || situation.step > 0) {
-        prepared.layers.push(describe(&gate));
+    // A new view shows none of the layers before it.
+    if (gate.from == situation.step || situation.anew) && (restricts(&gate) || situation.step > 0) {
+        prepared.layers.push((LayerKind::Phase, describe(&gate)));
     }
     prepared.gate = Some(gate);
 }
@@ -55,21 +58,27 @@ mod tests {
         check(config, |s| s.step = step, &Unread::default())
     }
 
+    fn told(prepared: Prepared) -> Vec<String> {
+        prepared.layers.into_iter().map(|(_, text)| text).collect()
+    }
+
     #[test]
     fn a_phase_is_announced_where_it_begins_and_after_the_last_one() {
         let config = json!({"gates": [{"from": 0, "to": 1, "active_tools": ["read_messages"], "tool_choice": "required"}]});
         assert_eq!(
-            at(&config, 0).layers,
+            told(at(&config, 0)),
             [
                 "[PHASE] steps 0 to 1: you may call read_messages, skip and done only. Call at least one tool in each of them."
             ]
         );
         assert_eq!(
-            (at(&config, 1).layers, at(&config, 1).choice),
+            (told(at(&config, 1)), at(&config, 1).choice),
             (Vec::<String>::new(), ToolChoice::Required)
         );
-        assert_eq!(at(&config, 2).layers, ["[PHASE] From now on you may call all of your tools."]);
-        assert_eq!((at(&config, 3).layers, at(&config, 3).gate), (Vec::<String>::new(), None));
+        assert_eq!(told(at(&config, 2)), ["[PHASE] From now on you may call all of your tools."]);
+        assert_eq!((told(at(&config, 3)), at(&config, 3).gate), (Vec::<String>::new(), None));
+        let anew = check(&config, |s| (s.step, s.anew) = (1, true), &Unread::default());
+        assert_eq!(told(anew), told(at(&config, 0)), "a new view shows none of the layers before it");
     }
 
     #[test]

@@ -19,6 +19,7 @@ use crate::config::{AgentConfig, Gate};
 use crate::entry::{Entry, View};
 use crate::event::Waiting;
 use crate::id::CycleId;
+use crate::layer::LayerKind;
 use crate::life::{Previewed, Requester};
 use crate::prompt::ToolChoice;
 use crate::view::Budget;
@@ -74,6 +75,8 @@ pub struct Situation<'a> {
     pub room: u32,
     /// How many bytes they may have.
     pub max_bytes: usize,
+    /// Whether the request shows a view of which nothing was shown in this cycle before.
+    pub anew: bool,
     /// The current view of the log.
     pub view: &'a View,
     /// The entries that the view shows.
@@ -104,7 +107,7 @@ pub struct Prepared {
     /// Events to show in full, oldest first. The step's decision processes them and keeps them in the log.
     pub inject: Vec<Waiting>,
     /// Texts to show at the end of the prompt, not kept in the log.
-    pub layers: Vec<String>,
+    pub layers: Vec<(LayerKind, String)>,
     /// What the last preview showed, this step's included.
     pub previewed: Previewed,
     /// Which tools may be called; `None` is all.
@@ -190,6 +193,7 @@ mod tests {
             requesters: &[],
             room: 100,
             max_bytes: 10_000,
+            anew: false,
             view: &view,
             window: &[],
             cycle: None,

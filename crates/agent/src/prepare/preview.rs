@@ -2,6 +2,7 @@
 
 use super::{Prepared, Situation};
 use crate::inbox;
+use crate::layer::LayerKind;
 use crate::life::Previewed;
 
 /// Shows a preview of the waiting events that are not shown in full, if any of them is new.
@@ -21,7 +22,7 @@ pub(super) fn preview(situation: &Situation<'_>, prepared: &mut Prepared) {
         return;
     }
     prepared.previewed = now;
-    prepared.layers.push(inbox::format_preview(&left, count, situation.now));
+    prepared.layers.push((LayerKind::Preview, inbox::format_preview(&left, count, situation.now)));
 }
 
 #[cfg(test)]
@@ -34,7 +35,7 @@ mod tests {
         let now = waits(vec![service(7, "jira", false)]);
         let prepared = check(&json!({}), |_| {}, &now);
         assert_eq!(
-            prepared.layers,
+            prepared.layers.iter().map(|(_, text)| text.as_str()).collect::<Vec<_>>(),
             ["[INBOX PREVIEW — 1 new event(s) waiting]\n- service \"jira\": {\"n\":7}\n(You will get these \
               in full when you next wake up. If one changes your current task, adapt now.)"]
         );
@@ -43,7 +44,7 @@ mod tests {
         let more = waits(vec![service(7, "jira", false), service(8, "jira", false)]);
         let later = check(&json!({}), |s| s.previewed = prepared.previewed, &more);
         assert!(
-            later.layers[0].starts_with("[INBOX PREVIEW — 2 new event(s) waiting]"),
+            later.layers[0].1.starts_with("[INBOX PREVIEW — 2 new event(s) waiting]"),
             "{:?}",
             later.layers
         );

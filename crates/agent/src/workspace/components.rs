@@ -27,19 +27,41 @@ pub(super) struct Component {
 
 /// An item of a component, shown whole or not at all.
 pub(super) struct Fact {
+    /// Its name or id as its text shows it. A later text with the same one replaces this.
+    pub(super) item: String,
     /// One line or more, without a line end.
     pub(super) text: String,
-    /// What stands for it if there is no room for it, quoted.
-    pub(super) name: Option<String>,
+    /// Its text where the items around it are not shown, if that differs.
+    pub(super) alone: Option<String>,
+    /// Whether its name stands for it if there is no room for it.
+    pub(super) named: bool,
     /// Whether it is shown in any case. Such items come first, and their size is bounded.
     pub(super) pinned: bool,
 }
 
 impl Fact {
-    fn new(text: String) -> Self {
-        Self { text, name: None, pinned: false }
+    fn new(item: String, text: String) -> Self {
+        Self { item, text, alone: None, named: false, pinned: false }
+    }
+
+    /// Its text where it is shown by itself.
+    pub(super) fn alone(&self) -> &str {
+        self.alone.as_deref().unwrap_or(&self.text)
     }
 }
+
+/// The name of a memory in the workspace.
+pub(super) fn memory_item(key: &str) -> String {
+    quoted(key)
+}
+
+/// The name of a plan or goal in the workspace.
+pub(super) fn id_item(id: impl std::fmt::Display) -> String {
+    format!("id: {id}")
+}
+
+/// The item that says that further ones have no room.
+const MORE: &str = "";
 
 /// The heading of messages that the agent was not shown.
 const RECENT: &str = "Earlier messages that you were not shown";
@@ -57,18 +79,14 @@ pub(super) const COMPONENTS: [Component; 7] = [
 ];
 
 fn clock(now: &Moment<'_>) -> Vec<Fact> {
-    vec![Fact::new(now.now.to_string())]
+    vec![Fact::new(MORE.to_owned(), now.now.to_string())]
 }
 
 fn spaces(now: &Moment<'_>) -> Vec<Fact> {
     let Moment { me, facts, active, .. } = *now;
     let mut items = Vec::new();
-    for SpaceFacts { space, members, more_members } in &facts.spaces {
-        let marks = match (active == Some(space.id), space.closed) {
-            (true, _) => ", active",
-            (false, true) => ", closed",
-            (false, false) => "",
-        };
+    for SpaceFacts { space, members, more_members, told: _ } in &facts.spaces {
+        let marks = if space.closed { ", closed" } else { "" };
         let rule = match space.wake_on {
             WakeOn::All => "",
             WakeOn::Mention => "; your messages wake other agents here only if they name them as @handle",
@@ -88,7 +106,8 @@ fn spaces(now: &Moment<'_>) -> Vec<Fact> {
             0 => String::new(),
             more => format!(" and {more} more"),
         };
-        items.push(Fact::new(format!("{head}\n  members: {}{more}", members.join(", "))));
+        let text = format!("{head}\n  members: {}{more}", members.join(", "));
+        items.push(Fact::new(space.name.clone(), text));
     }
     if facts.more_spaces > 0 {
         let at_least = if facts.spaces.len() + facts.more_spaces < limits::SPACES_COUNTED_MAX {
@@ -96,11 +115,17 @@ fn spaces(now: &Moment<'_>) -> Vec<Fact> {
         } else {
             "at least "
         };
-        items.push(Fact::new(format!("({at_least}{} more: name one by its handle)", facts.more_spaces)));
+        let text = format!("({at_least}{} more: name one by its handle)", facts.more_spaces);
+        items.push(Fact::new(MORE.to_owned(), text));
+    }
+    // A line of its own, because it changes more often than the spaces.
+    let active = facts.spaces.iter().find(|space| active == Some(space.space.id));
+    if let Some(SpaceFacts { space, .. }) = active.filter(|_| facts.spaces.len() + facts.more_spaces > 1) {
+        items.push(Fact::new("active".to_owned(), format!("(active: {})", space.name)));
     }
     if items.is_empty() {
         let nobody = "none; nobody can read your messages until you are a member of a space";
-        items.push(Fact::new(nobody.to_owned()));
+        items.push(Fact::new(MORE.to_owned(), nobody.to_owned()));
     }
     items
 }
@@ -115,24 +140,31 @@ fn other_name(display_name: &str, handle: &str) -> String {
 
 fn goals(now: &Moment<'_>) -> Vec<Fact> {
     let line = |Branch { goal, depth }: Branch<'_>| {
-        let indent = "  ".repeat(depth);
-        let text = quoted(&goal.description);
+        let (indent, item) = ("  ".repeat(depth), id_item(goal.id));
         let state = match goal.status {
             GoalStatus::Active => format!("priority {}", goal.priority),
             finished => format!("{}, but sub-goals are active", finished.as_str()),
         };
-        Fact::new(format!("{indent}- {text} | id: {} | {state}", goal.id))
+        let text = format!("- {} | {item} | {state}", quoted(&goal.description));
+        let parent = goal.parent.filter(|_| depth > 0);
+        let alone = parent.map(|parent| format!("{text} | sub-goal of {parent}"));
+        Fact { alone, ..Fact::new(item, format!("{indent}{text}")) }
     };
     goals::pursued(&now.facts.goals).into_iter().map(line).collect()
 }
 
 fn memories(now: &Moment<'_>) -> Vec<Fact> {
     let line = |memory: &Memory| {
-        let (key, mark) = (quoted(&memory.key), if memory.pinned { " (pinned)" } else { "" });
-        let text = format!("- {key}{mark}: {}", quoted(&memory.value));
-        Fact { text, name: Some(key), pinned: memory.pinned }
+        let fact = Fact::new(memory_item(&memory.key), memory_line(memory));
+        Fact { named: true, pinned: memory.pinned, ..fact }
     };
     now.facts.memories.iter().map(line).collect()
+}
+
+/// The line of a memory.
+pub(super) fn memory_line(memory: &Memory) -> String {
+    let (key, mark) = (memory_item(&memory.key), if memory.pinned { " (pinned)" } else { "" });
+    format!("- {key}{mark}: {}", quoted(&memory.value))
 }
 
 fn plans(now: &Moment<'_>) -> Vec<Fact> {
@@ -140,8 +172,9 @@ fn plans(now: &Moment<'_>) -> Vec<Fact> {
         let when = quoted(&plan.schedule.to_string());
         let next = plan.next_at.filter(|_| !matches!(plan.schedule, Schedule::At { .. }));
         let next = next.map(|at| format!(", next {at}")).unwrap_or_default();
-        let (name, instruction) = (quoted(&plan.name), quoted(&plan.instruction));
-        Fact::new(format!("- {name} | id: {} | {when}{next}: {instruction}", plan.id))
+        let (name, instruction, item) = (quoted(&plan.name), quoted(&plan.instruction), id_item(plan.id));
+        let text = format!("- {name} | {item} | {when}{next}: {instruction}");
+        Fact::new(item, text)
     };
     // A heartbeat says nothing that the agent could use.
     now.facts.plans.iter().filter(|plan| plan.source != PlanSource::Heartbeat).map(line).collect()
@@ -164,11 +197,13 @@ fn recent(now: &Moment<'_>) -> Vec<Fact> {
             break;
         }
         room = left.unwrap_or(0);
-        lines.push(Fact { text: format!("{head}{text}"), name: None, pinned: true });
+        let item = message.id.to_string();
+        lines.push(Fact { pinned: true, ..Fact::new(item, format!("{head}{text}")) });
     }
     let more = now.recent.len() - lines.len();
     if more > 0 {
-        lines.push(Fact { text: format!("({more} earlier ones left out)"), name: None, pinned: true });
+        let text = format!("({more} earlier ones left out)");
+        lines.push(Fact { pinned: true, ..Fact::new(MORE.to_owned(), text) });
     }
     lines.reverse();
     lines
@@ -176,6 +211,10 @@ fn recent(now: &Moment<'_>) -> Vec<Fact> {
 
 /// Calls whose outcomes will arrive as events.
 fn pending(now: &Moment<'_>) -> Vec<Fact> {
-    let line = |call: &PendingCall| Fact::new(format!("- {} | call: {}", quoted(&call.tool), call.id));
+    let line = |call: &PendingCall| {
+        let item = format!("call: {}", call.id);
+        let text = format!("- {} | {item}", quoted(&call.tool));
+        Fact::new(item, text)
+    };
     now.facts.pending.iter().map(line).collect()
 }

@@ -82,7 +82,7 @@ impl Question {
 pub(super) fn greeting(system: Arc<str>, tools: Arc<[ToolSpec]>) -> Prompt {
     let inbox = "[INBOX — 1 new event, now 2026-01-01T09:00:00Z]\n\n1. [space home] Owner (@owner, human), just now: \
                  \"Hello! How are you?\"\n\n[WORKSPACE — facts of this moment, not part of your history]\n\nYour spaces:\n\
-                 - home, active\n  members: you, \"Owner\" (@owner, human)";
+                 - home\n  members: you, \"Owner\" (@owner, human)";
     Prompt {
         system,
         tools,

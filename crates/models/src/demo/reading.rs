@@ -98,6 +98,9 @@ pub(super) fn active_space(workspace: &str) -> Option<String> {
     let lines = workspace.lines().skip_while(|line| !line.starts_with("Your spaces")).skip(1);
     let mut first = None;
     for line in lines.take_while(|line| !line.is_empty()) {
+        if let Some(active) = line.strip_prefix("(active: ").and_then(|rest| rest.strip_suffix(')')) {
+            return Some(active.to_owned());
+        }
         let Some(line) = line.strip_prefix("- ") else { continue };
         let end = line.find([' ', ',', ';']).unwrap_or(line.len());
         let handle = line[..end].to_owned();
@@ -105,9 +108,6 @@ pub(super) fn active_space(workspace: &str) -> Option<String> {
             Some((_, rest)) => rest.strip_prefix(')').unwrap_or(rest),
             None => &line[end..],
         };
-        if marks.starts_with(", active") {
-            return Some(handle);
-        }
         if !marks.starts_with(", closed") {
             first.get_or_insert(handle);
         }
@@ -115,17 +115,26 @@ pub(super) fn active_space(workspace: &str) -> Option<String> {
     first
 }
 
-/// The memories in a workspace: lines `- "key": "value"` under their title.
-pub(super) fn memories(workspace: &str) -> Vec<(String, String)> {
+/// The memories after those of an earlier workspace: lines `- "key": "value"` and `- no longer: "key"` under their title.
+pub(super) fn memories(workspace: &str, mut known: Vec<(String, String)>) -> Vec<(String, String)> {
+    if !workspace.starts_with("[WORKSPACE — what has changed") || workspace.contains("\nYour memories: none")
+    {
+        known.clear();
+    }
     let lines = workspace.lines().skip_while(|line| !line.starts_with("Your memories")).skip(1);
-    lines
-        .take_while(|line| !line.is_empty())
-        .filter_map(|line| {
-            let (key, rest) = literal(line.strip_prefix("- ")?)?;
-            let (value, _) = literal(rest.strip_prefix(": ")?)?;
-            Some((key, value))
-        })
-        .collect()
+    for line in lines.take_while(|line| !line.is_empty()) {
+        let Some(line) = line.strip_prefix("- ") else { continue };
+        let (gone, line) = match line.strip_prefix("no longer: ") {
+            Some(line) => (true, line),
+            None => (false, line),
+        };
+        let Some((key, rest)) = literal(line) else { continue };
+        let value = rest.strip_prefix(" (pinned)").unwrap_or(rest).strip_prefix(": ").and_then(literal);
+        known.retain(|(other, _)| gone || *other != key || value.is_none());
+        known.retain(|(other, _)| !gone || *other != key);
+        known.extend(value.filter(|_| !gone).map(|(value, _)| (key, value)));
+    }
+    known
 }
 
 /// The text after a phrase, up to the end of its sentence.

@@ -124,6 +124,15 @@ fn it_stores_memories_on_request_and_recalls_them_from_the_workspace() {
     let text = asked[0].arguments["text"].as_str().unwrap();
     assert!(text.contains("I remember: tea: at 5."), "{text}");
     assert_eq!(asked.len(), 1, "a question is not stored");
+    // What has changed since is shown by lines.
+    let update = "[WORKSPACE — what has changed]\n\nYour memories:\n- no longer: \"tea\"\n- \"rule\" (pinned): \"be kind\"\n";
+    let items = vec![
+        Item::Layer(Arc::from(workspace)),
+        inbox(9, 1, &[&message_from("Husam", "What do you remember?")]),
+        Item::Layer(Arc::from(update)),
+    ];
+    let text = tool_calls(&prompt(items))[0].arguments["text"].as_str().unwrap().to_owned();
+    assert!(text.contains("rule: be kind") && !text.contains("tea"), "{text}");
 }
 
 #[test]
@@ -215,7 +224,7 @@ fn workspace(marks: &str) -> Item {
     Item::Layer(
         format!(
             "[WORKSPACE — current facts]\n\nNow: x\n\nYour spaces:\n- old (\"Old \\\"), active\"), closed\n  \
-             members: x\n- home\n  members: x\n- desk (\"The desk\"){marks}\n"
+             members: x\n- home\n  members: x\n- desk (\"The desk\")\n{marks}"
         )
         .into(),
     )
@@ -233,7 +242,7 @@ fn events_of_services_get_one_message_in_the_active_space() {
     let (space, text) = spoken("", &[event]);
     assert_eq!(space, "home");
     assert!(text.contains("`ops` sent {\"text\":\"deploy: done\"}") && text.contains("demo"), "{text}");
-    let (space, text) = spoken(", active", &[event; 5]);
+    let (space, text) = spoken("(active: desk)\n", &[event; 5]);
     assert_eq!((space.as_str(), text.matches("`ops`").count()), ("desk", 3));
     assert!(text.contains("; and 2 more."), "{text}");
     let bare = event.replace("{\"text\":\"deploy: done\"}", "null");
@@ -267,7 +276,7 @@ fn it_calls_a_tool_that_reaches_outside_when_somebody_says_so_and_tells_its_outc
         error: false,
     };
     let outcomes = ModelMessage { role: Role::Tool, parts: vec![result], native: None };
-    let workspace = Item::Layer(Arc::from("Your spaces:\n- home, active\n"));
+    let workspace = Item::Layer(Arc::from("Your spaces:\n- home\n"));
     let so_far = [asking(), vec![step(2, 1), item(3, 1, EntryKind::Outcomes, outcomes), workspace]].concat();
     let calls = with_tool(so_far.clone());
     assert_eq!((calls.len(), calls[0].tool.as_str()), (1, "send_message"));

@@ -4,8 +4,8 @@
 use agent::port::ReplyPart;
 use serde_json::{Value, json};
 
-use super::LongLife;
 use super::facts::{MODULES, PlantedFact, of_modules};
+use super::{Around, LongLife};
 
 /// The steps go round: a file is read, changed, tested.
 const READ: usize = 0;
@@ -37,6 +37,7 @@ pub fn coding(steps: usize, facts: usize) -> LongLife {
         replies: vec![task, vec![ending("The notes are in the file of changes.")]],
         outcomes: (0..steps).map(|k| outcome(k, stated(k, steps, &facts))).collect(),
         facts,
+        around: Around::default(),
     }
 }
 

@@ -10,8 +10,8 @@ use super::LongLife;
 use super::facts::PlantedFact;
 use super::models::RecordedRequest;
 
-/// The price of a cached token where another one costs 1.
-const CACHED_PRICE: f64 = 0.1;
+/// The usual price of a cached token where another one costs 1.
+pub const CACHED_PRICE: f64 = 0.1;
 
 /// By question, the texts that a search for its words finds.
 pub type QuestionHits = BTreeMap<String, Vec<String>>;
@@ -60,7 +60,12 @@ impl LostFacts {
 impl LifeFigures {
     /// The price of all tokens, in those that are read anew.
     pub fn cost(&self) -> f64 {
-        self.uncached as f64 + CACHED_PRICE * self.cached as f64
+        self.cost_at(CACHED_PRICE)
+    }
+
+    /// The same if a cached token costs that much of another one.
+    pub fn cost_at(&self, cached: f64) -> f64 {
+        self.uncached as f64 + cached * self.cached as f64
     }
 }
 
@@ -70,7 +75,8 @@ pub fn measure(life: &LongLife, requests: &[RecordedRequest], recalled: &Questio
     let mut last: [Option<&Prompt>; 2] = [None, None];
     for RecordedRequest { for_summary, prompt } in requests {
         let (all, last) = (tokens(prompt), &mut last[usize::from(*for_summary)]);
-        let cached = last.map_or(0, |before| shared(before, prompt));
+        let kept = last.filter(|before| !life.around.forgets || before.cycle == prompt.cycle);
+        let cached = kept.map_or(0, |before| shared(before, prompt));
         *last = Some(prompt);
         figures.cached += cached;
         figures.uncached += all - cached;

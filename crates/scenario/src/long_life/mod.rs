@@ -5,6 +5,7 @@
 
 mod baseline;
 mod coding;
+mod days;
 mod facts;
 mod measure;
 mod models;
@@ -14,8 +15,10 @@ mod toolbox;
 use std::sync::Arc;
 use std::time::Duration;
 
+use agent::changes::MemoryChange;
 use agent::config::{AgentConfig, Placement};
 use agent::id::AgentId;
+use agent::plan::PlanTerms;
 use agent::port::{RecallQuery, ReplyPart};
 
 use crate::simulate::{MakePorts, SimulationError, in_world};
@@ -23,8 +26,9 @@ use crate::world::{Stopped, World, stopped};
 
 pub use baseline::seeds;
 pub use coding::coding;
+pub use days::{hourly, many_memories, minutely, three_spaces};
 pub use facts::PlantedFact;
-pub use measure::{LifeFigures, LostFacts, QuestionHits, measure};
+pub use measure::{CACHED_PRICE, LifeFigures, LostFacts, QuestionHits, measure};
 pub use models::{RecordedRequest, ScriptedSummarizer};
 pub use support::support;
 
@@ -33,6 +37,8 @@ use toolbox::LifeToolbox;
 
 /// Time between two messages.
 const PAUSE: Duration = Duration::from_secs(20 * 60);
+/// The spaces of a life.
+const SPACES: [&str; 3] = ["desk", "lab", "shop"];
 /// How many hits of a search count.
 const HITS: u32 = 5;
 /// Real time that a life may take.
@@ -47,12 +53,38 @@ pub struct LongLife {
     pub facts: Vec<PlantedFact>,
     /// Names and descriptions of the agent's own tools.
     tools: Vec<(&'static str, &'static str)>,
-    /// What a person writes: one message for each cycle.
+    /// What a person writes: one message for each cycle; an empty one is none.
     messages: Vec<String>,
     /// The replies, by cycle and step.
     replies: Vec<Vec<Vec<ReplyPart>>>,
     /// What the tools return, by the number that a call names.
     outcomes: Vec<String>,
+    /// What happens around the messages.
+    around: Around,
+}
+
+/// What happens around the messages of a life.
+#[derive(Clone, Debug)]
+struct Around {
+    /// Time between two messages.
+    pause: Duration,
+    /// The spaces in which they are written, by turns.
+    spaces: usize,
+    /// The memories that the agent has from the beginning.
+    memories: Vec<(String, String)>,
+    /// Those that an operator writes before each message.
+    edits: Vec<Vec<(String, String)>>,
+    /// The agent's plans.
+    plans: Vec<PlanTerms>,
+    /// Whether the provider has forgotten a cycle's requests when the next cycle begins.
+    forgets: bool,
+}
+
+impl Default for Around {
+    fn default() -> Self {
+        let (memories, edits, plans) = (Vec::new(), Vec::new(), Vec::new());
+        Self { pause: PAUSE, spaces: 1, memories, edits, plans, forgets: false }
+    }
 }
 
 /// The settings with which a life is played.
@@ -104,6 +136,7 @@ async fn tell(world: &World, life: &LongLife, placement: Placement) -> Result<Qu
         ..AgentConfig::default()
     };
     config.workspace.placement = placement;
+    config.plans.clone_from(&life.around.plans);
     config.history.summary_model = Some(SUMMARIZER.to_owned());
     config.limits.max_steps = 1_000;
     config.limits.token_budget = 10_000_000;
@@ -112,17 +145,34 @@ async fn tell(world: &World, life: &LongLife, placement: Placement) -> Result<Qu
     for name in ["husam", "noor", "tomas", "lin"] {
         members.push(world.human(name).await?);
     }
-    let desk = world.space("desk", &members).await?;
+    let mut spaces = Vec::new();
+    for name in SPACES.iter().take(life.around.spaces) {
+        spaces.push(world.space(name, &members).await?);
+    }
+    remember(world, agent, &life.around.memories).await?;
     let mut recalled = QuestionHits::new();
-    for text in &life.messages {
-        world.say(members[1], desk, text).await?;
+    for (n, text) in life.messages.iter().enumerate() {
+        remember(world, agent, life.around.edits.get(n).map_or(&[], Vec::as_slice)).await?;
+        if !text.is_empty() {
+            world.say(members[1 + n % life.around.spaces], spaces[n % spaces.len()], text).await?;
+        }
         world.quiet().await?;
         for fact in life.facts.iter().filter(|fact| text.contains(&fact.question)) {
             recalled.insert(fact.question.clone(), search(world, agent, &fact.question).await?);
         }
-        world.pass(PAUSE).await?;
+        world.pass(life.around.pause).await?;
     }
     Ok(recalled)
+}
+
+/// An operator writes these memories.
+async fn remember(world: &World, agent: AgentId, memories: &[(String, String)]) -> Result<(), Stopped> {
+    for (key, value) in memories {
+        let (key, value) = (key.clone(), value.clone());
+        let set = MemoryChange::Set { key, value, importance: None, pin: None, trust: None };
+        world.registry().change_memory(agent, set, world.clock().now()).await.map_err(stopped)?;
+    }
+    Ok(())
 }
 
 /// The texts that a search finds, the best first. A store in memory has read all into its index by then.

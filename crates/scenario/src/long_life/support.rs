@@ -4,8 +4,8 @@
 use agent::port::ReplyPart;
 use serde_json::json;
 
-use super::LongLife;
 use super::facts::{CUSTOMERS, PlantedFact, of_customers};
+use super::{Around, LongLife};
 
 /// How often the agent keeps a note on a customer, and a goal: in every so many cycles.
 const NOTE_EVERY: usize = 8;
@@ -15,7 +15,7 @@ const TICKET_SENTENCES: usize = 5;
 const ANSWER_SENTENCES: usize = 4;
 const RECORD_LINES: usize = 6;
 
-const TICKET: [&str; 9] = [
+pub(super) const TICKET: [&str; 9] = [
     "Since the change of last week the screen in the warehouse stays dark until somebody turns it off and on again.",
     "Two of the parcels came without their labels, and nobody here can say to whom they belong.",
     "The report of the last month shows twelve units more than we counted on the shelf.",
@@ -27,7 +27,7 @@ const TICKET: [&str; 9] = [
     "A photo of the error is attached to the first message, in case it is of use.",
 ];
 
-const ANSWER: [&str; 7] = [
+pub(super) const ANSWER: [&str; 7] = [
     "Thank you for the details, they helped to find it.",
     "A technician has looked at the records, and the cause is a setting that was lost when the unit was replaced.",
     "The setting is restored; please turn the unit off once and on again.",
@@ -50,6 +50,7 @@ pub fn support(cycles: usize, facts: usize) -> LongLife {
         outcomes: (0..messages.len()).map(record).collect(),
         messages,
         facts,
+        around: Around::default(),
     }
 }
 
@@ -94,7 +95,7 @@ fn record(n: usize) -> String {
 }
 
 /// So many sentences, others for each `seed`.
-fn sentences(from: &[&str], seed: usize, count: usize) -> String {
+pub(super) fn sentences(from: &[&str], seed: usize, count: usize) -> String {
     let sentence = |k: usize| from[(seed * 7 + k * (1 + seed % 3)) % from.len()];
     (0..count).map(sentence).collect::<Vec<_>>().join(" ")
 }

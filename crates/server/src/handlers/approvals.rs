@@ -1,14 +1,15 @@
 //! Calls that wait for people: list them, answer one, and the rules that spare further questions.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use agent::approval::{AnswerRefused, Answerer, PersonVerdict, Remember};
 use agent::approver::has_approver;
 use agent::entity::EntityKind;
+use agent::guard;
 use agent::id::{AgentId, CallId, EntityId};
-use agent::port::{ApprovalFilter, AskedCall, PersonAnswer, RuleFilter, Scope};
+use agent::port::{AgentTools, ApprovalFilter, AskedCall, PersonAnswer, RuleFilter, Scope, Toolset};
 use axum::Json;
 use axum::extract::State;
 use runtime::approvals::AnswerError;
@@ -120,6 +121,10 @@ pub(super) async fn answer(
         (read, _) => read?,
     };
     let CallAnswerJson { reason, hash, .. } = body.value;
+    let remembered = match &verdict {
+        PersonVerdict::Approve { remember, .. } => *remember,
+        PersonVerdict::Refuse | PersonVerdict::Answer(_) => None,
+    };
     let (serving, read, id) = (Arc::clone(&app), asked.clone(), asked.row.id.clone());
     let answered = run_to_completion(async move {
         let app = serving;
@@ -139,7 +144,10 @@ pub(super) async fn answer(
     match (answered, caller.entity()) {
         // Whoever may not see the call learns nothing of it. Whose answer counts may see it.
         (Err(_), Some(person)) if !sees(&app, &asked, person).await? => Err(missing()),
-        (answered, _) => answered,
+        (answered, _) => answered.map(|Json(shown)| {
+            let guard_asks = remembered.map(|remember| shown.tainted && !remember.tainted);
+            Json(ApprovalJson { guard_asks, ..shown })
+        }),
     }
 }
 
@@ -166,10 +174,12 @@ pub(super) async fn list_rules(
             unknown.insert(app.ports.reader.space(space.to_string()).await?.map(|space| space.name));
         }
     }
+    let tainted = tainted_of(&app, found.items.iter().map(|rule| rule.agent)).await?;
     Ok(list.answer(found, |rule| {
+        let tainted = tainted.contains(&rule.agent);
         let agent = names.get(&rule.agent).cloned().unwrap_or_default();
         let space = rule.space.and_then(|space| spaces.get(&space).cloned().flatten());
-        ApprovalRuleJson::of(rule, agent, space)
+        ApprovalRuleJson::of(rule, agent, space, tainted)
     }))
 }
 
@@ -221,6 +231,22 @@ async fn sees(app: &AppState, asked: &AskedCall, person: EntityId) -> Result<boo
         Some(found) => Ok(membership(app, &found, person).await?.is_some()),
         None => Ok(false),
     }
+}
+
+/// Those of the agents whose model reads strangers' text with its next request.
+async fn tainted_of(
+    app: &AppState,
+    agents: impl Iterator<Item = AgentId>,
+) -> Result<HashSet<AgentId>, Problem> {
+    let (mut tainted, now) = (HashSet::new(), app.ports.clock.now());
+    for agent in agents.collect::<HashSet<_>>() {
+        let Some(activation) = app.ports.store.wake(agent, now, None).await? else { continue };
+        let tools = AgentTools::of(&*app.ports.toolbox, &*app.ports.models, &activation.config);
+        if guard::exposure(&activation, Toolset::from(tools).specs()).is_tainted() {
+            tainted.insert(agent);
+        }
+    }
+    Ok(tainted)
 }
 
 async fn names_of(

@@ -16,7 +16,7 @@ use crate::extract::{PathParam, run_to_completion};
 use crate::problem::{Code, Problem};
 use api::GuardClearedJson;
 
-/// Takes strangers' text out of what the agent's model reads, and forgets which tools it has used. The log stays as it is; goals and plans of that time are deleted. Read
+/// Takes strangers' text out of what the agent's model reads. The log stays as it is; goals and plans of that time are deleted. Read
 /// first what there is: text that tricked the agent may have got into other sections of its summary.
 #[utoipa::path(post, path = "/v1/agents/{agent}/guard/clear", tag = "agents",
     params(("agent" = String, Path, description = "Id or handle.")),

@@ -178,6 +178,7 @@ pub(super) async fn context(
         others: Vec::new(),
         new_cycle: CycleId(ids.uuid()),
         panicked: false,
+        unstored: Vec::new(),
     };
     let compaction = activation.view.compaction.clone();
     let context = Cycle::begin(activation, window, setup, now).context(now);

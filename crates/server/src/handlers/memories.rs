@@ -43,7 +43,7 @@ pub(super) async fn set_memory(
     PathParam((name, key)): PathParam<(String, String)>,
     body: Body<MemoryValue>,
 ) -> Result<Json<MemoryJson>, Problem> {
-    let MemoryValue { value, importance, pinned } = body.value;
+    let MemoryValue { value, importance, pinned, trust } = body.value;
     let key = key.trim().to_owned();
     if let Some(flaw) = memory::flaw(&key, value.as_deref().unwrap_or_default()) {
         return Err(Problem::new(Code::BadValue, flaw));
@@ -51,7 +51,10 @@ pub(super) async fn set_memory(
     let set = match value {
         Some(value) => {
             let value = bounded_text("value", value, limits::MEMORY_VALUE_MAX_BYTES)?;
-            MemoryChange::Set { key, value, importance, pin: pinned }
+            MemoryChange::Set { key, value, importance, pin: pinned, trust }
+        }
+        None if trust.is_some() => {
+            return Err(Problem::new(Code::BadValue, "`trust` belongs to a `value`"));
         }
         None if importance.is_none() && pinned.is_none() => {
             return Err(Problem::new(Code::BadValue, "wanted `value`, `importance` or `pinned`, got none"));

@@ -216,7 +216,7 @@ pub async fn a_space_that_wakes_on_mentions_skips_plain_agent_messages(b: Backen
     assert!(matches!(w.accept(plain.clone()).await, Accepted::Fresh { wake, .. } if wake.is_empty()));
     let reason = Some("wake_on: mention, by the space".to_owned());
     let row = w.b.reader.event(w.ada, EventId(plain.id.to_string())).await.unwrap().unwrap();
-    assert_eq!(row.state, EventState::Skipped { reason });
+    assert_eq!(row.state, EventState::Skipped { reason, cycle: None });
     assert_eq!(w.due(1_000_000).await, []);
     let named = from_bob("@ada, look");
     assert!(matches!(w.accept(named).await, Accepted::Fresh { wake, .. } if wake.len() == 1));

@@ -77,7 +77,7 @@ pub async fn a_processed_or_skipped_event_is_sent_again_as_a_new_event_that_cite
     let said = message_from(w.husam, w.family, "hello");
     let name = said.id.to_string();
     w.accept(said).await;
-    w.close_with(EventState::Skipped { reason: None }).await;
+    w.close_with(EventState::Skipped { reason: None, cycle: None }).await;
     let sent = w.send_again(&name, "anew", None).await.unwrap();
     assert_eq!(sent, SentAgain::AsNew(id("anew"), Some(Wakeup { agent: w.ada, at: at(900), urgent: false })));
     assert_eq!(w.state(w.ada, &name).await, "skipped");
@@ -128,7 +128,7 @@ pub async fn a_request_key_sends_an_event_again_once(b: Backend) {
     w.event(w.ada, service("poison")).await;
     w.close_with(dead()).await;
     assert!(matches!(w.send_again("poison", "anew", key("a")).await.unwrap(), SentAgain::Waits(_)));
-    w.close_with(EventState::Skipped { reason: None }).await;
+    w.close_with(EventState::Skipped { reason: None, cycle: None }).await;
     let before = w.send_again("poison", "anew", key("a")).await.unwrap();
     assert_eq!((before, w.waiting_count().await), (SentAgain::Repeated(id("poison")), 0));
     assert_eq!(w.send_again("other", "anew", key("b")).await.unwrap(), SentAgain::Conflict);

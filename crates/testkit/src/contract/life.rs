@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use agent::changes::{Changes, CommitKind, CommitOutcome, Idle, PlanChange, Tried};
-use agent::config::AgentConfig;
+use agent::config::{AgentConfig, WorkspacePart};
 use agent::entry::{Compaction, EntryKind, SummaryMethod, UnusableSummaries, View};
 use agent::event::{EventState, Trust};
 use agent::id::{CycleId, PlanId};
-use agent::life::{IdleReason, IdleUntil, Layer, Standing, Window};
+use agent::layer::{Layer, LayerKind, Line, Shown, ShownPart};
+use agent::life::{IdleReason, IdleUntil, Standing, Window};
 use agent::plan::{Plan, Schedule};
 use agent::port::{Accepted, InboxFilter};
 use agent::run::Usage;
@@ -210,7 +211,8 @@ pub async fn a_skip_changes_no_log_runs_or_ordinals(b: Backend) {
     let mut driver = w.open(w.ada).await;
     let mut skip = driver.changes(CommitKind::Close);
     skip.open = None;
-    skip.settle = driver.settlements(&EventState::Skipped { reason: Some("not mine".into()) });
+    skip.settle = driver
+        .settlements(&EventState::Skipped { reason: Some("not mine".into()), cycle: Some(driver.open.id) });
     skip.usage = Usage { input: Some(7), ..Usage::default() };
     skip.cost_micros = Some(3);
     driver.commit(&w, skip).await;
@@ -220,7 +222,10 @@ pub async fn a_skip_changes_no_log_runs_or_ordinals(b: Backend) {
     assert_eq!((card.cost_micros, card.unpriced), (Some(3), 1), "the run before has no price");
     let skipped =
         w.b.reader.inbox(w.ada, InboxFilter::in_state("skipped"), everything()).await.unwrap().items;
-    assert_eq!(skipped[0].state, EventState::Skipped { reason: Some("not mine".into()) });
+    assert_eq!(
+        skipped[0].state,
+        EventState::Skipped { reason: Some("not mine".into()), cycle: Some(driver.open.id) }
+    );
 }
 
 /// An open cycle is due because its node may have died. New events do not shorten the wait of a parked one.
@@ -357,7 +362,10 @@ pub async fn layers_are_returned_with_the_open_cycle(b: Backend) {
     let w = world(b).await;
     w.post(w.family, "hello").await;
     let mut driver = w.open(w.ada).await;
-    let layer = Layer::new(1, Arc::from("the workspace, as it was"));
+    let lines = vec![("\"tea\"".to_owned(), Line::of("at 5")), ("\"more\"".to_owned(), Line::LeftOut)];
+    let parts = vec![ShownPart { part: WorkspacePart::Memories, lines }];
+    let shown = Shown { clock: Some(at(3)), parts };
+    let layer = Layer { shown, ..Layer::new(LayerKind::Whole, 0, 1, Arc::from("the workspace, as it was")) };
     let mut decision = driver.decision_with(vec![driver.outward(0, true)]);
     decision.layers = vec![layer.clone()];
     driver.commit(&w, decision).await;
@@ -367,15 +375,15 @@ pub async fn layers_are_returned_with_the_open_cycle(b: Backend) {
     assert_eq!(activation.life.open, Some(driver.open.clone()));
 }
 
-/// With `workspace.placement: append` they are sent as long as the view shows what they follow.
-pub async fn layers_that_stay_are_returned_as_long_as_the_view_shows_what_they_follow(b: Backend) {
+/// With `workspace.placement: append` they are sent as long as the view stands, from its whole workspace on.
+pub async fn layers_that_stay_are_returned_as_long_as_their_view_stands(b: Backend) {
     let config = serde_json::json!({"workspace": {"placement": "append"}});
     let w = world_with(b, AgentConfig::from_json(&config).unwrap()).await;
     let mut shown = Vec::new();
-    for n in 0..3_u64 {
+    for kind in [LayerKind::Whole, LayerKind::Update, LayerKind::Phase] {
         w.post(w.family, "hello").await;
         let mut driver = w.open(w.ada).await;
-        let layer = Layer::new(driver.head + 1, Arc::from(format!("the workspace of cycle {n}")));
+        let layer = Layer::new(kind, 0, driver.head + 1, Arc::from(format!("{kind:?}")));
         let mut decision = driver.decision();
         decision.layers = vec![layer.clone()];
         driver.commit(&w, decision).await;
@@ -385,12 +393,14 @@ pub async fn layers_that_stay_are_returned_as_long_as_the_view_shows_what_they_f
     }
     w.post(w.family, "hello").await;
     assert_eq!(w.wake(w.ada).await.layers, shown);
+    // The decision that stores a view stores what its request showed of it.
     let mut driver = w.open(w.ada).await;
     let view = View { rev: 1, tail: shown[2].after, ..View::whole() };
+    let anew = Layer::new(LayerKind::Whole, 1, driver.head + 1, Arc::from("anew"));
     let mut decision = driver.decision();
-    decision.view = Some(view);
+    (decision.view, decision.layers) = (Some(view), vec![anew.clone()]);
     driver.commit(&w, decision).await;
-    assert_eq!(w.wake(w.ada).await.layers, shown[2..]);
+    assert_eq!(w.wake(w.ada).await.layers, [anew.clone()]);
     // What an earlier view showed can still be read.
     let sent = |view, last| w.b.reader.shown(w.ada, view, last);
     let before = sent(0, shown[1].after + 1).await.unwrap().unwrap();
@@ -398,19 +408,33 @@ pub async fn layers_that_stay_are_returned_as_long_as_the_view_shows_what_they_f
     let seqs = |log: &[agent::entry::Entry]| log.iter().map(|entry| entry.seq).collect::<Vec<_>>();
     assert_eq!(seqs(&before.entries), [1, 2, 3, 4]);
     let after = sent(1, u64::MAX).await.unwrap().unwrap();
-    assert_eq!((after.view.tail, after.layers), (shown[2].after, shown[2..].to_vec()));
+    assert_eq!((after.view.tail, after.layers), (shown[2].after, vec![anew]));
     assert_eq!(sent(2, u64::MAX).await.unwrap(), None, "there is no such view");
-    // A cut inside a cycle keeps its inbox entry, which is before the tail.
-    let inbox = shown[0].after;
-    let closing = driver.closing();
-    driver.commit(&w, closing).await;
-    w.post(w.family, "hello").await;
-    let mut driver = w.open(w.ada).await;
-    let mut decision = driver.decision();
-    decision.view =
-        Some(View { rev: 2, ranges: vec![(inbox, inbox)], tail: shown[2].after, ..View::whole() });
-    driver.commit(&w, decision).await;
-    assert_eq!(w.wake(w.ada).await.layers, [shown[0].clone(), shown[2].clone()]);
+    // A view without any shows the whole workspace at its next request.
+    let mut change = driver.changes(CommitKind::View);
+    change.view = Some(View { rev: 2, ranges: vec![(1, 1)], tail: shown[2].after, ..View::whole() });
+    driver.commit(&w, change).await;
+    assert_eq!(w.wake(w.ada).await.layers, []);
+}
+
+/// With `workspace.placement: fresh` only the open cycle's are sent.
+pub async fn layers_that_vanish_are_returned_with_their_cycle_alone(b: Backend) {
+    let config = serde_json::json!({"workspace": {"placement": "fresh"}});
+    let w = world_with(b, AgentConfig::from_json(&config).unwrap()).await;
+    for n in 0..2 {
+        w.post(w.family, "hello").await;
+        let mut driver = w.open(w.ada).await;
+        let layer = Layer::new(LayerKind::Whole, 0, driver.head + 1, Arc::from(format!("cycle {n}")));
+        let mut decision = driver.decision();
+        decision.layers = vec![layer.clone()];
+        driver.commit(&w, decision).await;
+        assert_eq!(w.wake(w.ada).await.layers, [layer.clone()]);
+        let sent = w.b.reader.shown(w.ada, 0, u64::MAX).await.unwrap().unwrap();
+        assert_eq!(sent.layers, [layer], "what its requests showed");
+        let closing = driver.closing();
+        driver.commit(&w, closing).await;
+        assert_eq!(w.wake(w.ada).await.layers, []);
+    }
 }
 
 /// Its history stays readable.

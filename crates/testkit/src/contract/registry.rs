@@ -64,7 +64,7 @@ pub async fn the_first_world_is_created_once(b: Backend) {
             members: vec![human.id, agent.id.entity()],
             at: at(0),
         };
-        Founding { human, agent: Some(agent), space, admin: key("hash", "admin", Scope::Admin) }
+        Founding { human, agent: Some(agent), space: Some(space), admin: key("hash", "admin", Scope::Admin) }
     };
     assert!(b.registry.found(founding()).await.unwrap());
     assert!(!b.registry.found(founding()).await.unwrap());

@@ -6,7 +6,8 @@ use agent::changes::{CallChange, CommitKind, GoalChange, Idle, MemoryChange, Pla
 use agent::entry::{Entry, EntryKind, View};
 use agent::event::EventState;
 use agent::id::{GoalId, PlanId};
-use agent::life::{Goal, GoalStatus, IdleReason, Layer, OpenCycle};
+use agent::layer::{Layer, LayerKind};
+use agent::life::{Goal, GoalStatus, IdleReason, OpenCycle};
 use agent::message::{ModelMessage, Part, Role};
 use agent::plan::{Plan, Schedule};
 use agent::port::{Credential, NewCredential, Scope};
@@ -40,7 +41,13 @@ pub async fn random(b: Backend, choices: &[u8]) -> Backend {
         let value = format!("{choice} “{}”\n", "é🙂\u{1}\\".repeat(usize::from(choice % 5)));
         match choice % 8 {
             0 => {}
-            1 => close_with(&w, &EventState::Skipped { reason: (choice % 3 > 0).then_some(value) }).await,
+            1 => {
+                close_with(
+                    &w,
+                    &EventState::Skipped { reason: (choice % 3 > 0).then_some(value), cycle: None },
+                )
+                .await
+            }
             2 => close_with(&w, &EventState::Dead { reason: value }).await,
             3 => close_with(&w, &EventState::Waiting).await,
             4 => w.b.registry.cancel_event(w.ada, agent::id::EventId(format!("chance-{n}"))).await.unwrap(),
@@ -92,7 +99,7 @@ async fn post_and_finish(w: &World) {
     decision.inward.goals = vec![GoalChange::Set(goal())];
     decision.inward.plans = vec![PlanChange::Set(plan())];
     decision.inward.active_space = Some(w.family);
-    let layer = Layer::new(driver.head + 1, "the workspace".into());
+    let layer = Layer::new(LayerKind::Whole, 0, driver.head + 1, "the workspace".into());
     decision.layers = vec![layer];
     let mut open = decision.open.clone().unwrap();
     open.step = 0;
@@ -121,7 +128,7 @@ async fn post_and_finish(w: &World) {
 /// One skipped, one dead, one returned and one canceled event.
 async fn settle_without_decision(w: &World) {
     let states = [
-        EventState::Skipped { reason: Some("not mine".into()) },
+        EventState::Skipped { reason: Some("not mine".into()), cycle: None },
         EventState::Dead { reason: "it broke the model".into() },
         EventState::Waiting,
     ];

@@ -177,7 +177,7 @@ impl<'a> Walk<'a> {
                 stored::RowState::Waiting => EventState::Waiting,
                 stored::RowState::Canceled => EventState::Canceled { reason: None },
                 stored::RowState::Processed => EventState::Processed { cycle, step },
-                stored::RowState::Skipped => EventState::Skipped { reason: None },
+                stored::RowState::Skipped => EventState::Skipped { reason: None, cycle: None },
                 stored::RowState::Dead => EventState::Dead { reason: "failed too often".into() },
             };
             changes.settle =
@@ -233,6 +233,7 @@ impl<'a> Walk<'a> {
             awaited: true,
             state: CallState::Planned,
             outcome: None,
+            trust: Trust::Member,
         }
     }
 

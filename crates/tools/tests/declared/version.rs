@@ -15,7 +15,7 @@ use tools::declare::{
     read_json,
 };
 use tools::http::HttpTool;
-use tools::mcp::{McpDescription, McpServer, McpServerConfig, McpToolConfig};
+use tools::mcp::{McpDescription, McpHost, McpServer, McpServerConfig, McpToolConfig};
 use tools::secret::{NoSecrets, SecretValue, Secrets};
 
 /// Texts of which one fits at every place of a declaration.
@@ -175,7 +175,8 @@ fn the_order_of_keys_and_the_values_of_secrets_are_no_part_of_a_version() {
 /// The version of the tool `echo` of a server with these settings, if they are right and allow it.
 fn of_server(config: McpServerConfig) -> Option<String> {
     let secrets = Arc::new(BTreeMap::from([("key".to_owned(), SecretValue::new("s3cret-value"))]));
-    let server = McpServer::new("fake", config, Arc::new(Connector::default()), secrets, Vec::new());
+    let host = Arc::new(McpHost::new(crate::child::holder(), std::env::temp_dir(), Vec::new()));
+    let server = McpServer::new("fake", config, Arc::new(Connector::default()), secrets, host);
     let (tools, _) = Arc::new(server.ok()?).tools(&[description()]);
     Some(tools.first()?.spec().version.clone())
 }
@@ -193,6 +194,7 @@ fn a_change_of_where_an_mcp_server_is_or_what_it_may_do_changes_the_versions_of_
         url: None,
         env: BTreeMap::from([("KEY".into(), "{{ secret('key') }}".into())]),
         headers: BTreeMap::new(),
+        write: vec!["/tmp/a".into()],
         allow: Vec::new(),
         tools: Some(vec!["e*".into(), "echo".into()]),
         labels: Some(BTreeSet::from([ToolLabel::Outside])),
@@ -206,6 +208,7 @@ fn a_change_of_where_an_mcp_server_is_or_what_it_may_do_changes_the_versions_of_
         command: None,
         url: Some("https://a.example/mcp".into()),
         env: BTreeMap::new(),
+        write: Vec::new(),
         headers: BTreeMap::from([("authorization".into(), "Bearer {{ secret('key') }}".into())]),
         allow: vec!["a.example".into()],
         ..local

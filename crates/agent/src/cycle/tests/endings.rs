@@ -31,8 +31,14 @@ fn time_between_the_activations_of_a_cycle_does_not_count() {
     again.clean = true;
     let (tools, model) = (cycle.pinned.setup.tools.clone(), cycle.pinned.setup.model.clone());
     let window = commits.iter().flat_map(|c| c.entries.iter().cloned().map(Arc::new)).collect();
-    let setup =
-        Setup { tools, model, others: Vec::new(), new_cycle: CycleId(Uuid::from_u128(51)), panicked: false };
+    let setup = Setup {
+        tools,
+        model,
+        others: Vec::new(),
+        new_cycle: CycleId(Uuid::from_u128(51)),
+        panicked: false,
+        unstored: Vec::new(),
+    };
     let mut cycle = Cycle::begin(again, window, setup, hours(8));
     let step = |cycle: &mut Cycle, seconds: u64| {
         let now = hours(8) + Duration::from_secs(seconds);
@@ -49,8 +55,10 @@ fn time_between_the_activations_of_a_cycle_does_not_count() {
             }
         }
     };
-    assert!(matches!(cycle.next(hours(8)), Next::Commit(_)));
-    cycle.committed(done(Glance::default()), hours(8));
+    // The opening, and the view that begins anew because the time is news in so small a workspace.
+    while let Next::Commit(_) = cycle.next(hours(8)) {
+        cycle.committed(done(Glance::default()), hours(8));
+    }
     assert!(matches!(cycle.next(hours(8)), Next::Think(_)));
     assert!(matches!(step(&mut cycle, 60), Next::Think(_)), "eight hours of parked time do not count");
     let next = step(&mut cycle, 600);
@@ -215,4 +223,134 @@ fn a_usage_near_the_largest_number_does_not_overflow() {
     let (commits, next) = drive(&mut cycle);
     assert_eq!(ended(&next).0, Ending::Exhausted);
     assert_eq!(commits.last().unwrap().run.as_ref().unwrap().usage.input, Some(u64::MAX));
+}
+
+/// A reply whose provider reports this usage.
+fn reported_reply(parts: Vec<ReplyPart>, input: u64, cached: u64, output: u64) -> ModelReply {
+    let mut reply = reply(parts);
+    reply.reply.usage =
+        Usage { input: Some(input), cached: Some(cached), output: Some(output), reasoning: None };
+    reply
+}
+
+#[test]
+fn a_cycle_ends_when_what_was_paid_is_above_its_token_budget() {
+    let ends_after = |usage: (u64, u64, u64)| {
+        let mut cycle = configured(&json!({"limits": {"token_budget": 10_000}}), vec![service(1, 0)]);
+        drive(&mut cycle);
+        for step in 1..=20 {
+            let (input, cached, output) = usage;
+            cycle.replied(Ok(reported_reply(vec![call("note")], input, cached, output)), at(2_000));
+            let (_, next) = drive(&mut cycle);
+            if matches!(next, Next::Finished(_)) {
+                let by_steps = (Ending::Exhausted, Some("the limit of 20 steps was reached"));
+                if ended(&next) == by_steps {
+                    return 21;
+                }
+                assert_eq!(ended(&next), (Ending::Exhausted, Some("the budget of 10000 tokens was spent")));
+                return step;
+            }
+        }
+        21
+    };
+    // Each step is paid, a cached token at a tenth.
+    assert_eq!(ends_after((3_000, 0, 100)), 4);
+    assert_eq!(ends_after((3_000, 3_000, 100)), 21, "20 steps of 400");
+    assert_eq!(ends_after((3_000, 2_000, 800)), 6, "2 000 each");
+    // Without a report it is estimated.
+    let mut cycle = configured(&json!({}), vec![service(1, 0)]);
+    drive(&mut cycle);
+    reply_with(&mut cycle, vec![call("note")]);
+    assert!(cycle.open.tokens > 100, "{}", cycle.open.tokens);
+    let price = Price { input: 4, cached: 1, output: 8 };
+    cycle.pinned.setup.model.price = Some(price);
+    let usage = Usage { input: Some(1_000), cached: Some(800), output: Some(50), reasoning: None };
+    assert_eq!(cycle.paid(&Step::default(), &usage, 0), 200 + 200 + 50);
+}
+
+#[test]
+fn a_cycle_ends_when_all_events_are_addressed_or_a_named_tool_was_called() {
+    let message = |seq: u64, space: u128| {
+        let mut waiting = service(seq, 0);
+        let space = SpaceId(Uuid::from_u128(space));
+        waiting.event.kind = EventKind::SpaceMessage;
+        waiting.event.envelope.principal = Principal::Entity(EntityId(Uuid::from_u128(7)));
+        waiting.event.data = EventData::Message {
+            space,
+            seq,
+            message: crate::id::MessageId(Uuid::from_u128(u128::from(seq))),
+        };
+        waiting
+    };
+    let posts = |space: u128| {
+        move |row: &CallRow| {
+            let message = crate::space::NewMessage {
+                id: crate::id::MessageId::of_call(&row.id),
+                space: SpaceId(Uuid::from_u128(space)),
+                sender: EntityId(Uuid::from_u128(1)),
+                text: format!("for {space}"),
+                mentions: Vec::new(),
+                urgent: false,
+                at: at(0),
+                cycle: None,
+                call: Some(row.id.clone()),
+                data: None,
+                principal: Principal::Entity(EntityId(Uuid::from_u128(1))),
+                trust: Trust::Agent,
+                root: RootId("r".into()),
+                hop: 1,
+            };
+            Ok(Done {
+                outcome: Outcome::ok("delivered"),
+                inward: Inward { messages: vec![message], ..Inward::default() },
+            })
+        }
+    };
+    let mut cycle = configured(&json!({"stop": {"all_addressed": true}}), vec![message(1, 8), message(2, 9)]);
+    drive(&mut cycle);
+    for space in [8, 8] {
+        cycle.replied(Ok(reply(vec![call(names::SEND_MESSAGE)])), at(2_000));
+        let (_, next) = drive_as(&mut cycle, &[], posts(space));
+        assert!(matches!(next, Next::Think(_)), "space 9 has no answer: {next:?}");
+    }
+    assert_eq!(cycle.open.addressed.len(), 1, "each space once");
+    cycle.replied(Ok(reply(vec![call(names::SEND_MESSAGE)])), at(2_000));
+    let (_, next) = drive_as(&mut cycle, &[], posts(9));
+    assert_eq!(ended(&next), (Ending::Completed, Some("all addressed")));
+
+    let mut cycle = configured(&json!({"stop": {"on_tools": ["note"]}}), vec![service(1, 0)]);
+    drive(&mut cycle);
+    let (_, next) = failing(&mut cycle, vec![call("note")]);
+    assert!(matches!(next, Next::Think(_)), "a call that failed ends nothing: {next:?}");
+    let (_, next) = reply_with(&mut cycle, vec![call("note")]);
+    assert_eq!(ended(&next), (Ending::Completed, Some("`note` was called")));
+}
+
+#[test]
+fn the_space_whose_messages_woke_the_agent_is_the_active_one() {
+    let message = |seq: u64, space: u128| {
+        let mut waiting = service(seq, 0);
+        let (space, id) =
+            (SpaceId(Uuid::from_u128(space)), crate::id::MessageId(Uuid::from_u128(u128::from(seq))));
+        waiting.event.data = EventData::Message { space, seq, message: id };
+        waiting
+    };
+    let space = |n: u128| Some(SpaceId(Uuid::from_u128(n)));
+    for (waiting, before, expected, stored) in [
+        (vec![message(1, 8), message(2, 8)], None, space(8), space(8)),
+        (vec![message(1, 8), service(2, 0)], space(9), space(8), space(8)),
+        (vec![message(1, 8)], space(8), space(8), None),
+        (vec![message(1, 8), message(2, 9)], space(9), space(9), None),
+        (vec![message(1, 8), message(2, 9)], None, None, None),
+        (vec![service(1, 0)], space(9), space(9), None),
+    ] {
+        let mut again = activation(waiting);
+        again.life.active_space = before;
+        let mut cycle = begin_with(again);
+        drive(&mut cycle);
+        assert_eq!(cycle.active_space(), expected);
+        let (commits, _) = reply_with(&mut cycle, vec![call("note")]);
+        assert_eq!(commits[0].inward.active_space, stored, "the first decision stores it");
+        assert_eq!(cycle.active_space(), expected);
+    }
 }

@@ -33,7 +33,7 @@ fn refuse(cycle: &mut Cycle, error: ModelError) -> (Vec<Changes>, Next) {
 fn natives(next: &Next) -> Vec<bool> {
     let Next::Think(prompt) = next else { panic!("wanted another request, got {next:?}") };
     let assistants = prompt.items.iter().filter_map(|item| match item {
-        crate::prompt::Item::Entry(entry) if entry.kind == EntryKind::Assistant => Some(entry),
+        Item::Entry(entry) if entry.kind == EntryKind::Assistant => Some(entry),
         _ => None,
     });
     assistants.map(|entry| entry.message.native.is_some()).collect()

@@ -11,7 +11,7 @@ use crate::sqlite::engine::schema;
 pub(crate) const INDEX: &str = "index.db";
 
 /// The version of its tables and of the words in them. Another version is built anew.
-pub(crate) const VERSION: i64 = 1;
+pub(crate) const VERSION: i64 = 2;
 
 /// Marks a file as an index of Vivarium (`PRAGMA application_id`): "vivx".
 const APPLICATION: i64 = 0x7669_7678;

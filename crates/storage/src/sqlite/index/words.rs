@@ -40,16 +40,25 @@ fn is_part(c: char) -> bool {
 }
 
 fn is_mark(c: char) -> bool {
-    matches!(c, '\u{300}'..='\u{36f}' | '\u{640}') || is_arabic_mark(c)
+    matches!(c, '\u{300}'..='\u{36f}' | '\u{640}') || is_arabic_mark(c) || is_dense_mark(c)
+}
+
+/// Vowel signs and tone marks of Thai, Lao, Khmer and Burmese: those that are no letters.
+fn is_dense_mark(c: char) -> bool {
+    matches!(c, '\u{e31}' | '\u{e34}'..='\u{e3a}' | '\u{e47}'..='\u{e4e}' | '\u{eb1}' | '\u{eb4}'..='\u{ebc}' | '\u{ec8}'..='\u{ece}'
+        | '\u{17b4}'..='\u{17d3}' | '\u{17dd}' | '\u{102b}'..='\u{103e}' | '\u{1056}'..='\u{1060}' | '\u{1062}'..='\u{1064}'
+        | '\u{1067}'..='\u{106d}' | '\u{1071}'..='\u{1074}' | '\u{1082}'..='\u{108d}' | '\u{108f}' | '\u{109a}'..='\u{109d}')
 }
 
 fn is_arabic_mark(c: char) -> bool {
     matches!(c, '\u{610}'..='\u{61a}' | '\u{64b}'..='\u{65f}' | '\u{670}' | '\u{6d6}'..='\u{6dc}' | '\u{6df}'..='\u{6e8}' | '\u{6ea}'..='\u{6ed}')
 }
 
-/// Scripts that are written without spaces between words, or with endings attached: Chinese, Japanese, Korean.
+/// Scripts that are written without spaces between words, or with endings attached: Chinese, Japanese, Korean, Thai, Lao, Khmer,
+/// Burmese.
 fn is_dense(c: char) -> bool {
-    matches!(c, '\u{3040}'..='\u{30ff}' | '\u{31f0}'..='\u{31ff}' | '\u{3400}'..='\u{4dbf}' | '\u{4e00}'..='\u{9fff}'
+    matches!(c, '\u{e00}'..='\u{eff}' | '\u{1000}'..='\u{109f}' | '\u{1780}'..='\u{17ff}' | '\u{a9e0}'..='\u{a9ff}' | '\u{aa60}'..='\u{aa7f}'
+        | '\u{3040}'..='\u{30ff}' | '\u{31f0}'..='\u{31ff}' | '\u{3400}'..='\u{4dbf}' | '\u{4e00}'..='\u{9fff}'
         | '\u{ac00}'..='\u{d7af}' | '\u{f900}'..='\u{faff}' | '\u{ff66}'..='\u{ff9f}' | '\u{20000}'..='\u{3134f}')
 }
 
@@ -107,7 +116,8 @@ fn pairs(text: &str, from: usize, to: usize, found: &mut Vec<Word>) {
 
 /// One word in the form in which it is compared.
 fn fold(piece: &str) -> String {
-    let lower = piece.to_lowercase();
+    // By way of upper case, so that letters with one capital are equal: `ß` and `ss`, `ς` and `σ`.
+    let lower: String = piece.chars().flat_map(char::to_uppercase).flat_map(char::to_lowercase).collect();
     let arabic = lower.chars().any(|c| matches!(c, '\u{600}'..='\u{6ff}'));
     let bare: String = match arabic {
         true => lower.chars().filter_map(arabic_letter).collect(),
@@ -156,8 +166,9 @@ mod tests {
         check("... \"-\" * \u{0} \u{202e}", &[]);
         check(
             "Straße, CAFÉ cafe\u{301} Ｆｕｌｌ ﬁne ½",
-            &["straße", "cafe", "cafe", "full", "fine", "1", "2"],
+            &["strasse", "cafe", "cafe", "full", "fine", "1", "2"],
         );
+        check("STRASSE STRAẞE σοφός ΣΟΦΟΣ", &["strasse", "strasse", "σοφοσ", "σοφοσ"]);
         check("foo_bar a.b@c-d", &["foo", "bar", "a", "b", "c", "d"]);
         check("İstanbul", &["istanbul"]);
     }
@@ -176,6 +187,21 @@ mod tests {
         check("店", &["店"]);
         check("GPT東京v2", &["gpt", "東京", "京", "v2"]);
         check("서울에", &["서울", "울에", "에"]);
+        // A word inside a sentence shares all its pairs with it.
+        for (sentence, word) in [
+            ("ฉันชอบดื่มชาร้อนทุกเช้า", "ดื่มชา"),
+            ("ຂ້ອຍມັກດື່ມຊາຮ້ອນ", "ດື່ມຊາ"),
+            ("ខ្ញុំចូលចិត្តផឹកតែ", "ផឹកតែ"),
+            ("ကျွန်တော်လက်ဖက်ရည်သောက်တယ်", "လက်ဖက်ရည်"),
+        ] {
+            let all = words(sentence);
+            let inner = words(word);
+            let pairs = &inner[..inner.len() - 1];
+            assert!(
+                pairs.len() > 2 && pairs.iter().all(|pair| all.iter().any(|w| w.word == pair.word)),
+                "{word}"
+            );
+        }
     }
 
     #[test]

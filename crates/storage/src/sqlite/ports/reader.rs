@@ -31,7 +31,7 @@ use crate::sqlite::engine::fault::{Outcome, name_agent};
 use crate::sqlite::ports::quarantine::Access;
 use crate::sqlite::ports::{Caller, Sqlite};
 use crate::sqlite::tables::credentials::{CREDENTIALS, credential_row};
-use crate::sqlite::tables::entries::{ENTRY, entry_at, layers_since, shown, view, view_until};
+use crate::sqlite::tables::entries::{ENTRY, entry_at, layers, shown, view, view_until};
 use crate::sqlite::tables::facts::{MEMORY, facts, members, memory_at};
 use crate::sqlite::tables::messages::{MESSAGE, message_at, message_by, space_head};
 use crate::sqlite::tables::plans::{plan, plans};
@@ -409,7 +409,7 @@ impl Reader for Sqlite {
             }
             let entries = shown(db, row, &view, last).map_err(name_agent(agent))?;
             let entries = entries.into_iter().map(Arc::unwrap_or_clone).collect();
-            let layers = layers_since(db, row, &view, last, None)?;
+            let layers = layers(db, row, rev, last, None)?;
             Ok(Some(ShownLog { view, entries, layers }))
         })
     }

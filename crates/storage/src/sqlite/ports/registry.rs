@@ -42,7 +42,9 @@ fn found(db: &Connection, founding: Founding) -> Outcome<bool> {
     if let Some(agent) = founding.agent {
         agents::create_agent(db, agent)?;
     }
-    spaces::open(db, founding.space)?;
+    if let Some(space) = founding.space {
+        spaces::open(db, space)?;
+    }
     keys::add(db, &founding.admin, None)?;
     Ok(true)
 }

@@ -6,10 +6,9 @@ use std::sync::Arc;
 use agent::changes::{Changes, CommitKind};
 use agent::entry::{Entry, EntryKind, View};
 use agent::id::CycleId;
-use agent::life::Layer;
+use agent::layer::{Layer, LayerKind, Shown};
 use agent::limits;
 use agent::message::ModelMessage;
-use agent::workspace;
 use rusqlite::{Connection, Row, params};
 
 use super::rows::{
@@ -147,10 +146,14 @@ pub(crate) fn put_layers(db: &Connection, agent: i64, changes: &Changes) -> Outc
     let sql = "SELECT coalesce(max(request), 0) FROM layer WHERE agent = ?";
     let newest: i64 = db.prepare_cached(sql)?.query_row([agent], |row| row.get(0))?;
     let request = newest + i64::from(!changes.layers.is_empty());
-    let sql = "INSERT INTO layer (agent, request, idx, cycle, after, text) VALUES (?, ?, ?, ?, ?, ?)";
+    let sql = "INSERT INTO layer (agent, request, idx, cycle, after, text, kind, view, shown) \
+               VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)";
     for (idx, layer) in changes.layers.iter().enumerate() {
         let (idx, cycle) = (int(idx as u64), bytes(changes.cycle.0));
-        run(db, sql, params![agent, request, idx, cycle, int(layer.after), &*layer.text])?;
+        let (after, text, kind, view) =
+            (int(layer.after), &*layer.text, layer.kind.as_str(), int(layer.view));
+        let shown = (!layer.shown.is_empty()).then(|| to_json(&layer.shown)).transpose()?;
+        run(db, sql, params![agent, request, idx, cycle, after, text, kind, view, shown])?;
     }
     if over {
         let sql = "DELETE FROM layer WHERE agent = ? AND request <= ?";
@@ -159,39 +162,26 @@ pub(crate) fn put_layers(db: &Connection, agent: i64, changes: &Changes) -> Outc
     Ok(())
 }
 
-/// The layers of a cycle, in the order in which they were sent.
-pub(crate) fn layers(db: &Connection, agent: i64, cycle: CycleId) -> Outcome<Vec<Layer>> {
-    let sql = "SELECT after, text FROM layer WHERE agent = ? AND cycle = ? ORDER BY request, idx";
-    all(db, sql, params![agent, bytes(cycle.0)], |row| {
-        Ok(Layer::new(u64_at(row, 0)?, row.get::<_, String>(1)?.into()))
-    })
-}
-
-/// The layers after the entries up to `last` that the view shows, and those of the cycle, in the order in which they were
-/// sent; from the last whole workspace on.
-pub(crate) fn layers_since(
+/// The layers of the view after the entries up to `last`, in the order in which they were sent; from its last whole workspace
+/// on. With `cycle` only those of that cycle.
+pub(crate) fn layers(
     db: &Connection,
     agent: i64,
-    view: &View,
+    view: u64,
     last: u64,
-    open: Option<CycleId>,
+    cycle: Option<CycleId>,
 ) -> Outcome<Vec<Layer>> {
-    let sql =
-        "SELECT after, text, cycle FROM layer WHERE agent = ? AND after <= ? ORDER BY request DESC, idx DESC";
-    let first = view.ranges.first().map_or(view.tail, |(from, _)| *from);
-    let (mut statement, mut found) = (db.prepare_cached(sql)?, Vec::new());
-    let mut rows = statement.query([agent, int(last)])?;
+    let sql = "SELECT view, after, text, kind, shown FROM layer \
+               WHERE agent = ?1 AND view = ?2 AND after <= ?3 AND (?4 IS NULL OR cycle = ?4) \
+               ORDER BY request DESC, idx DESC";
+    let mut statement = db.prepare_cached(sql)?;
+    let cycle = cycle.map(|cycle| bytes(cycle.0));
+    let (mut rows, mut found) = (statement.query(params![agent, int(view), int(last), cycle])?, Vec::new());
     while let Some(row) = rows.next()? {
-        let after = u64_at(row, 0)?;
-        let of_cycle = Some(CycleId(uuid_at(row, 2)?)) == open;
-        if after < first && !of_cycle {
-            break;
-        }
-        if !of_cycle && !view.shows(after) {
-            continue;
-        }
-        found.push(Layer::new(after, row.get::<_, String>(1)?.into()));
-        if found.last().is_some_and(|layer| workspace::is_whole(&layer.text)) {
+        let layer = layer_at(row)?;
+        let whole = layer.kind == LayerKind::Whole;
+        found.push(layer);
+        if whole {
             break;
         }
     }
@@ -199,10 +189,17 @@ pub(crate) fn layers_since(
     Ok(found)
 }
 
+fn layer_at(row: &Row<'_>) -> Outcome<Layer> {
+    let (text, kind): (String, String) = (row.get(2)?, row.get(3)?);
+    let kind = LayerKind::try_from(&*kind).map_err(|_| damaged(format!("a layer of the kind `{kind}`")))?;
+    let shown = row.get::<_, Option<String>>(4)?;
+    let shown = shown.map(|shown| from_json::<Shown>(&shown, "a layer")).transpose()?.unwrap_or_default();
+    Ok(Layer { shown, ..Layer::new(kind, u64_at(row, 0)?, u64_at(row, 1)?, text.into()) })
+}
+
 #[cfg(test)]
 mod tests {
     use agent::id::CycleId;
-    use agent::life::Layer;
     use jiff::Timestamp;
     use uuid::Uuid;
 
@@ -212,11 +209,15 @@ mod tests {
     #[test]
     fn after_a_cycle_layers_are_kept_only_for_the_newest_requests() {
         let db = schema::open_memory().unwrap();
-        let kept = |cycle| layers(&db, 1, CycleId(Uuid::from_u128(cycle))).unwrap().len() as u64;
+        let kept = |cycle| {
+            let cycle = Some(CycleId(Uuid::from_u128(cycle)));
+            layers(&db, 1, 0, u64::MAX, cycle).unwrap().len() as u64
+        };
         let commit = |kind, cycle, texts: &[&str]| {
             let mut changes =
                 Changes::new(kind, CycleId(Uuid::from_u128(cycle)), 0, 0, Timestamp::UNIX_EPOCH);
-            changes.layers = texts.iter().map(|text| Layer::new(1, (*text).into())).collect();
+            let layer = |text: &&str| Layer::new(LayerKind::Preview, 0, 1, (*text).into());
+            changes.layers = texts.iter().map(layer).collect();
             put_layers(&db, 1, &changes).unwrap();
         };
         // A commit without an open cycle ends the cycle, unless it only writes a view.

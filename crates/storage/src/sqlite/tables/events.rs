@@ -11,7 +11,7 @@ use rusqlite::{Connection, Row, params};
 
 use super::rows::{
     CHANNELS, TRUSTS, code_of, from_json, int, key, ms, principal_columns, run, standing_at, time_or_none,
-    to_json, u32_at, uuid_at,
+    to_json, u32_at, uuid_at, uuid_or_none,
 };
 use super::session::Session;
 use super::sums;
@@ -208,7 +208,9 @@ impl State {
             EventState::Processed { cycle, step } => {
                 Self { cycle: Some(cycle.0.into_bytes()), step: Some(*step), ..plain(2) }
             }
-            EventState::Skipped { reason } => Self { reason: reason.clone(), ..plain(3) },
+            EventState::Skipped { reason, cycle } => {
+                Self { reason: reason.clone(), cycle: cycle.map(|cycle| cycle.0.into_bytes()), ..plain(3) }
+            }
             EventState::Canceled { reason } => Self { reason: reason.clone(), ..plain(4) },
             EventState::Dead { reason } => Self { reason: Some(reason.clone()), ..plain(5) },
             EventState::Dropped => plain(6),
@@ -229,7 +231,7 @@ pub(crate) fn state_at(row: &Row<'_>, at: usize) -> Outcome<EventState> {
         0 => EventState::Waiting,
         1 => EventState::Held,
         2 => EventState::Processed { cycle: CycleId(uuid_at(row, at + 1)?), step: u32_at(row, at + 2)? },
-        3 => EventState::Skipped { reason },
+        3 => EventState::Skipped { reason, cycle: uuid_or_none(row, at + 1)?.map(CycleId) },
         4 => EventState::Canceled { reason },
         5 => EventState::Dead { reason: reason.unwrap_or_default() },
         6 => EventState::Dropped,

@@ -1,5 +1,6 @@
 //! The messages before those that wake an agent, which it has not been shown: another agent's messages that do not wake
-//! it, messages that it skipped, and those from before it became a member.
+//! it, those that a rule skipped, and those from before it became a member. What the agent itself skipped it has seen, and a
+//! skip leaves no trace.
 
 use std::collections::BTreeMap;
 
@@ -47,7 +48,7 @@ fn unread(
 ) -> Outcome<()> {
     // Of a space that it has left, the agent is shown nothing.
     let sql = format!(
-        "SELECT {NAMED_COLUMNS}, e.state, m.sender = ?1 FROM space s \
+        "SELECT {NAMED_COLUMNS}, e.state, m.sender = ?1, e.cycle IS NOT NULL FROM space s \
          JOIN member mine ON mine.space = s.id AND mine.entity = ?1 \
          JOIN message m ON m.space = s.id AND m.seq >= ?3 AND m.seq < ?4 AND m.kind = 0 \
          JOIN entity p ON p.id = m.sender LEFT JOIN event e ON e.agent = ?1 AND e.id = m.uuid \
@@ -60,8 +61,10 @@ fn unread(
         && let Some(row) = rows.next()?
     {
         let (state, own) = (row.get::<_, Option<i64>>(STATE)?, row.get::<_, bool>(STATE + 1)?);
+        let in_cycle = row.get::<_, bool>(STATE + 2)?;
         match state {
             Some(PROCESSED) => break,
+            Some(SKIPPED) if in_cycle => {}
             // Its own messages are in its history.
             None | Some(SKIPPED) if !own => found.push(named_message_at(row)?),
             // It will be shown later, or an operator has taken it away, or its text has made cycles fail.
