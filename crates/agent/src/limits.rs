@@ -463,6 +463,10 @@ pub const KEY_CACHE_MAX: usize = 256;
 pub const KEY_CACHE_MS: u64 = 1_000;
 /// How exactly the last use of an API key is known: it is written at most this often for each key.
 pub const KEY_USED_MS: u64 = 60_000;
+/// How long an `Idempotency-Key` is kept: 30 days.
+pub const REQUEST_KEY_MS: u64 = 30 * 24 * 60 * 60 * 1000;
+/// Idempotency keys that are too old and forgotten with each new one.
+pub const REQUEST_KEYS_FORGOTTEN: u32 = 4;
 /// Longest time for which a rotated key stays valid beside its successor: 30 days.
 pub const KEY_OVERLAP_MAX_S: u64 = 30 * 24 * 60 * 60;
 /// How long it stays valid if the request does not say: one day.

@@ -181,7 +181,7 @@ async fn ask(
         WireFormat::OpenAiChat(_) | WireFormat::OpenAiResponses => "",
     };
     let url = format!("{}/models{query}", base_url.trim_end_matches('/'));
-    let request = with_key(provider.wire_format, client.get(url), key)?;
+    let request = with_key(provider.wire_format, client.get(&url), key)?;
     let request = headers.iter().fold(request, |request, (name, value)| request.header(name, value));
     let through = proxy_of(&url)?;
     let response = request.send().await.map_err(|error| {

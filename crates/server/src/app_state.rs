@@ -7,8 +7,7 @@ use runtime::Ports;
 use runtime::node::Node;
 use tokio_util::sync::CancellationToken;
 
-use crate::handlers::hooks::Refusals;
-use crate::hook_pool::HookPool;
+use crate::hook_pool::{HookPool, Refusals};
 use crate::key_cache::KeyCache;
 use crate::once::Running;
 use crate::quota::Quotas;
@@ -54,7 +53,7 @@ pub(crate) struct AppState {
     pub(crate) node: Node,
     pub(crate) options: Options,
     pub(crate) keys: KeyCache,
-    pub(crate) running: Running,
+    pub(crate) running: Arc<Running>,
     pub(crate) refusals: Refusals,
     pub(crate) hook_pool: Arc<HookPool>,
     pub(crate) quotas: Arc<Quotas>,
@@ -64,6 +63,8 @@ pub(crate) struct AppState {
     /// Builds the OpenAPI document of all routes.
     build_document: fn(&Arc<Self>) -> Bytes,
     document: OnceLock<Bytes>,
+    /// The paths that answer whatever the host is called; set once all routes are added.
+    pub(crate) probes: OnceLock<Vec<String>>,
 }
 
 impl AppState {
@@ -79,7 +80,7 @@ impl AppState {
             node,
             options,
             keys: KeyCache::default(),
-            running: Running::default(),
+            running: Arc::default(),
             refusals: Refusals::default(),
             hook_pool: Arc::default(),
             quotas: Arc::default(),
@@ -88,6 +89,7 @@ impl AppState {
             stream_ends: StreamEnds::default(),
             build_document,
             document: OnceLock::new(),
+            probes: OnceLock::new(),
         }
     }
 

@@ -92,6 +92,8 @@ codes! {
     IdTaken = "id_taken", 409;
     /// The idempotency key was used for another request.
     KeyReused = "key_reused", 409;
+    /// It is unknown what the first request with this idempotency key has done.
+    OutcomeUnknown = "outcome_unknown", 409;
     /// The space is closed to new messages.
     SpaceClosed = "space_closed", 409;
     /// The space has as many members as it can have.

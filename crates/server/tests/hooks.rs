@@ -138,7 +138,11 @@ async fn what_is_wrong_with_a_delivery_is_said_without_naming_a_secret() {
     let quiet = json!({"kind": "shared_secret", "secrets": ["token"], "agents": ["muhammad"], "event": "{{ body.x }}"});
     declare(&world, "quiet", quiet).await;
     let answer = world.send(delivery("quiet", &secret, "{}")).await;
-    assert_eq!((answer.status, &answer.json), (200, &json!({"outcome": "ignored"})), "its template writes nothing");
+    assert_eq!(
+        (answer.status, &answer.json),
+        (200, &json!({"outcome": "ignored"})),
+        "its template writes nothing"
+    );
     assert_eq!(waiting(&world).await, []);
     assert_eq!(world.ask(Method::GET, "/v1/hooks/ci", "viv_wrong", None).await.code(), "key_invalid");
 }
@@ -264,8 +268,10 @@ async fn a_hook_of_keys_takes_those_of_its_service_and_names_deliveries_by_idemp
     assert_eq!(send(Some(&own), Some("k"), 1).await, (202, String::new()));
     assert_eq!(send(Some(&own), Some("k"), 1).await, (200, String::new()));
     assert_eq!(send(Some(&own), Some("k"), 2).await, (409, "key_reused".into()));
-    assert_eq!(send(Some(ADMIN), None, 2).await, (202, String::new()));
-    assert_eq!(send(Some(ADMIN), None, 2).await, (202, String::new()), "no id is invented");
+    // An admin key has no place in the settings of a service outside.
+    assert_eq!(send(Some(ADMIN), None, 1).await, (403, "forbidden".into()));
+    assert_eq!(send(Some(&own), None, 2).await, (202, String::new()));
+    assert_eq!(send(Some(&own), None, 2).await, (202, String::new()), "no id is invented");
     let urgent: Vec<bool> = waiting(&world).await.iter().map(|event| event.urgent).collect();
     assert_eq!(urgent, [false, true, true]);
 }

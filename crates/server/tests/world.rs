@@ -41,6 +41,8 @@ pub(crate) struct World {
     pub(crate) you: EntityId,
     pub(crate) agent: AgentId,
     pub(crate) home: SpaceId,
+    /// What the tools did.
+    pub(crate) counters: Counters,
     signals: Mutex<mpsc::Receiver<Signal>>,
     document: Value,
 }
@@ -134,7 +136,8 @@ impl World {
     async fn with(clock: SimClock, store: Sqlite, links: Option<AnswerLinks>) -> Self {
         let ids = SimIds::new(7, clock.clone());
         let founding = founding(&ids, &clock);
-        let (you, agent, home) = (founding.human.id, founding.agent.as_ref().unwrap().id, founding.space.id);
+        let (you, agent, home) =
+            (founding.human.id, founding.agent.as_ref().unwrap().id, founding.space.as_ref().unwrap().id);
         assert!(store.found(founding).await.unwrap());
         let (sender, signals) = mpsc::channel(64);
         let counters = Counters::new();
@@ -167,6 +170,7 @@ impl World {
             you,
             agent,
             home,
+            counters,
             signals: Mutex::new(signals),
             document: Value::Null,
         };

@@ -233,6 +233,7 @@ macro_rules! contract_tests {
             lists::a_last_page_that_is_exactly_full_names_no_next_one,
             lists::times_of_messages_never_decrease_within_a_space,
             lists::a_request_is_noted_once_with_its_subject,
+            lists::a_request_is_forgotten_after_its_time,
             memories::memories_come_in_the_order_of_pin_importance_and_last_use,
             memories::an_operator_pins_as_many_memories_as_always_have_room,
             memories::an_agent_and_an_operator_together_pin_no_more_than_always_has_room,

@@ -44,6 +44,8 @@ pub(super) fn install(environment: &mut Environment<'_>) {
             let arguments = arguments.into_values();
             let texts = arguments.iter().enumerate().map(|(at, value)| match at {
                 0 => text(state, value).map(Value::from),
+                // What is replaced, and by what.
+                1 | 2 if name == "replace" && !value.is_kwargs() => text(state, value).map(Value::from),
                 _ => argument(state, value),
             });
             let texts = texts.collect::<Result<Vec<_>, _>>()?;

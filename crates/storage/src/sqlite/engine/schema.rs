@@ -18,6 +18,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0005_tools.sql"),
     include_str!("migrations/0006_layers.sql"),
     include_str!("migrations/0007_guard.sql"),
+    include_str!("migrations/0008_requests.sql"),
 ];
 /// The version of the tables that this program creates (`PRAGMA user_version`).
 pub(crate) const VERSION: i64 = MIGRATIONS.len() as i64;

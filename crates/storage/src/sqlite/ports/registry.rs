@@ -195,6 +195,14 @@ impl Registry for Sqlite {
         self.administer(move |db| requests::note(db, &request, subject))
     }
 
+    fn answer_request(
+        &self,
+        request: RequestKey,
+        answer: String,
+    ) -> BoxFuture<'_, Result<(), RegistryError>> {
+        self.administer(move |db| requests::answer(db, &request, &answer))
+    }
+
     fn add_credential(
         &self,
         new: NewCredential,
