@@ -383,7 +383,9 @@ mod tests {
                     let formats = source.contains("format")
                         && given.starts_with(|c: char| c.is_ascii_digit() || c == '-');
                     let written = written(&format!("{begin}{source}"), slot, arguments.clone());
-                    if is_refused || formats {
+                    // What a block has written is encoded already.
+                    let is_block = source.contains("{{ x }}{% end") && matches!(slot, Slot::Form | Slot::Url);
+                    if is_refused || formats || is_block {
                         continue;
                     }
                     let written =
