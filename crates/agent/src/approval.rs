@@ -234,8 +234,8 @@ impl Approval {
         let (by, _) = (self.by.as_ref()?, self.asked_arguments.as_ref()?);
         Some(format!(
             "[{} changed the arguments before approving this call; it was run with {}]",
-            quote::one_line(&by.name),
-            quote::escape_hidden(arguments)
+            quote::visible_line(&by.name),
+            quote::visible_arguments(arguments)
         ))
     }
 }
@@ -394,7 +394,7 @@ fn over(approval: &Approval, now: Timestamp) -> Result<(), AnswerRefused> {
 }
 
 fn refused(approval: &Approval, by: &AnsweredBy, reason: Option<&str>) -> String {
-    let who = quote::one_line(&by.name);
+    let who = quote::visible_line(&by.name);
     let why = reason.map(|reason| format!(" The reason: {}.", quote::quoted(reason))).unwrap_or_default();
     if approval.question {
         return format!("{who} gives no answer.{why} Do not ask the same again.");

@@ -32,7 +32,7 @@ pub struct ToolJson {
     pub timeout_ms: u64,
     /// What it does with what an agent knows: `private`, `exfiltrates`, `outside`.
     pub labels: Vec<String>,
-    /// Hash of what a model reads of it; a prebuilt tool has a version number.
+    /// Hash of its whole declaration, which approvals and rules are for; a prebuilt tool has a version number.
     pub version: String,
     /// Calls and waiting workers of a tool that workers run; left out for any other.
     #[serde(default, skip_serializing_if = "Option::is_none")]

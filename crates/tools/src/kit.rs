@@ -240,7 +240,7 @@ impl DeclaredTools {
 fn described_as(declaration: &Declaration) -> Result<DeclaredTool, String> {
     let mcp = declaration.mcp.as_ref();
     Ok(DeclaredTool {
-        hash: mcp.map_or_else(|| declaration.schema_hash(), |mcp| mcp.approved.hash.clone()),
+        hash: mcp.map_or_else(|| declaration.version(), |mcp| mcp.approved.hash.clone()),
         secrets: declaration.http.iter().flat_map(|http| http.secrets()).collect(),
         server: mcp.map(|mcp| mcp.server.clone()),
         declaration: serde_json::to_value(declaration).map_err(|error| error.to_string())?,

@@ -6,6 +6,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use agent::quote::{visible, visible_line};
 use api::{McpApproval, McpOfferJson, McpServerJson, McpToolJson, PageJson};
 use client::{Client, segment, typed};
 use serde_json::{Value, json};
@@ -16,8 +17,7 @@ use crate::assemble;
 use crate::errors::{Exit, Failure, Result};
 use crate::input;
 use crate::listen;
-use crate::output::Screen;
-use crate::output::counted;
+use crate::output::{Screen, counted, json_lines};
 use crate::progress::Progress;
 use crate::settings::{self, Settings};
 use crate::tool_secrets::ToolSecrets;
@@ -82,9 +82,10 @@ async fn approve(client: &Client, screen: &Screen, server: &str, yes: bool) -> R
 
 /// All that a model reads of a tool.
 fn print(screen: &Screen, tool: &McpToolJson) {
-    screen.line(&screen.clean_line(&format!("{} ({})", tool.name, tool.state)));
-    let schema = serde_json::to_string_pretty(&tool.input).unwrap_or_default();
-    for line in tool.description.lines().chain(schema.lines()) {
+    screen.line(&screen.clean_line(&format!("{} ({})", visible_line(&tool.name), tool.state)));
+    let description = visible(&tool.description);
+    let description = description.lines().map(str::to_owned);
+    for line in description.chain(json_lines(&tool.input)) {
         screen.line(&screen.clean_line(&format!("    {line}")));
     }
 }
@@ -114,7 +115,7 @@ fn show(screen: &Screen, answer: &Value) -> Result<()> {
     }
     let row = |tool: &McpToolJson| {
         let first = tool.description.lines().next().unwrap_or_default();
-        [&tool.name, &tool.state, first].map(|cell| screen.clean_line(cell)).to_vec()
+        [&tool.name, &tool.state, first].map(|cell| screen.clean_line(&visible_line(cell))).to_vec()
     };
     screen.table(&["TOOL", "STATE", "DESCRIPTION"], &offer.tools.iter().map(row).collect::<Vec<_>>());
     for left in &offer.left_out {
@@ -160,7 +161,8 @@ async fn add(global: &Global, screen: &Screen, args: McpAddArgs) -> Result<()> {
         Failure::new(Exit::Failed, "settings_unwritable", message).hint("nothing was added")
     })?;
     for tool in &tools {
-        screen.note(&screen.clean_line(&format!("{}: {}", tool.name, tool.description)));
+        let line = format!("{}: {}", visible_line(&tool.name), visible_line(&tool.description));
+        screen.note(&screen.clean_line(&line));
     }
     for (tool, why) in &left_out {
         screen.warning(&format!("`{tool}` cannot be used: {why}"));

@@ -330,8 +330,9 @@ fn verdict(given: &CallAnswerJson, by: Answerer) -> Result<PersonVerdict, Proble
         return Err(Problem::new(Code::Forbidden, "only an operator may set `remember_tainted`"));
     }
     let arguments = match &given.arguments {
-        Some(arguments) if !arguments.is_object() => return bad("`arguments`: wanted an object"),
-        arguments => arguments.as_ref().map(ToString::to_string),
+        Some(arguments) if !arguments.get().starts_with('{') => return bad("`arguments`: wanted an object"),
+        // As they were written: a key that is given twice is refused with the rest that does not fit.
+        arguments => arguments.as_ref().map(|arguments| arguments.get().to_owned()),
     };
     let remember = given.remember_until.map(|until| Remember { until, tainted });
     Ok(PersonVerdict::Approve { arguments, remember })

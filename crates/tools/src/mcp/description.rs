@@ -55,7 +55,7 @@ pub struct McpResource {
 
 impl McpDescription {
     fn new(name: String, description: String, schema: Value, reads_resources: bool) -> Self {
-        let hash = hash_of(&name, &description, &schema);
+        let hash = hash_of(&json!({"name": name, "description": description, "input": schema}));
         Self { name, description, schema, hash, reads_resources }
     }
 
