@@ -36,28 +36,35 @@ export VIV_BIN ?= $(VIV)
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-# The dev profile on purpose: it builds in a fraction of the release build's time, it shares every artifact with
-# `make test`, and an agent waits for its model, not for our code. SQLite is optimized anyway (see Cargo.toml). `make bench` and `make torture` measure the release build.
+# Around what Ctrl-C ends, which is no error.
+live = trap : INT;
+ended = || [ $$? -eq 130 ]
+
+# The dev profile on purpose: it builds in a fraction of the release build's time, and an agent waits for its model, not for our
+# code. SQLite is optimized anyway (see Cargo.toml). `make bench` and `make torture` measure the release build.
 run: viv ## Start a living agent on this machine (then `make chat` in a second terminal)
-	@exec $(VIV) up $(ARGS)
+	@$(live) $(VIV) up $(ARGS) $(ended)
 
 chat: viv ## Talk to the agent that `make run` started
-	@exec $(VIV) chat $(ARGS)
+	@$(live) $(VIV) chat $(ARGS) $(ended)
 
 run-local: viv ## Start it with a real small model, fetched once; no key needed
-	@VIV=$(VIV) exec scripts/run-local.sh $(ARGS)
+	@$(live) VIV=$(VIV) scripts/run-local.sh $(ARGS) $(ended)
 
 # Each test in a process of its own where there is nextest for it. Two on each core: most of them wait for
 # another process or a disk.
 export NEXTEST_TEST_THREADS ?= $(shell expr 2 '*' "$$(getconf _NPROCESSORS_ONLN)")
 TEST = $(if $(shell $(CARGO) nextest --version 2>/dev/null),nextest run,test --tests)
+# All tests run with one build, which has failpoints: they do nothing where no test names one. The binaries are made with the tests.
+TESTED := --locked --workspace --features cli/failpoints
+test: export VIV_FAILPOINTS_BIN := $(VIV_BIN)
 
 test: check ## Check everything, then run every test
-	$(call stage,failpoints,$(call with-failpoints,,debug))
-	$(call stage,build,$(CARGO) build --locked --workspace --bins)
-	$(call stage,test build,$(CARGO) $(TEST) --locked --workspace --no-run)
-	$(call stage,tests,$(CARGO) $(TEST) --locked --workspace)
-	$(call stage,doc tests,$(CARGO) test --locked --workspace --doc --quiet)
+	$(call stage,build,$(CARGO) $(TEST) $(TESTED) --no-run)
+	$(call stage,tests,$(CARGO) $(TEST) $(TESTED))
+	$(call stage,doc tests,$(CARGO) test $(TESTED) --doc --quiet)
+	@# What a shipped build makes of the points.
+	$(call stage,no points,$(CARGO) test --locked --package failpoint --lib --quiet)
 	@awk '{ print; all += $$(NF - 1) } END { printf "%-12s %5d s\n", "in all", all }' $(STAGES)
 
 check: needs ## Formatting and lints, warnings are errors

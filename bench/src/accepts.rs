@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 use crate::Bench;
 use crate::instant;
 use crate::measure::{Samples, own_cpu_us, short, thread_cpu_us};
-use crate::report::{Goal, Metric};
+use crate::report::{Floor, Goal, Metric};
 use crate::server::{self, BenchServer, Home};
 
 /// Producers that post at the same time.
@@ -72,7 +72,8 @@ pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
         short(other.speed.median()),
     );
     let value = (least.grouped.median(), "accepts");
-    let shared = Metric::new("core.accepts_per_fsync", value, 1.0, Goal::ValueAtLeast(15.0), note);
+    let shared =
+        Metric::new("core.accepts_per_fsync", value, Floor::Bound(1.0), Goal::ValueAtLeast(15.0), note);
 
     let (worse, better) = if one.ratio() >= own.ratio() { (&one, &own) } else { (&own, &one) };
     let note = format!(
@@ -87,7 +88,7 @@ pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
     );
     let value = (worse.cpu.median(), "us");
     let goal = Goal::RatioAtMost(3.0);
-    let ratio = Metric::new("core.accept_cpu_ratio", value, worse.bare.median(), goal, note);
+    let ratio = Metric::new("core.accept_cpu_ratio", value, Floor::Bound(worse.bare.median()), goal, note);
     Ok(vec![shared, ratio])
 }
 

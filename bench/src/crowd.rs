@@ -10,7 +10,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use agent::call::OutcomeStatus;
-use agent::config::AgentConfig;
 use agent::id::{CallId, CycleId, MessageId};
 use agent::update::{Topic, Update};
 use anyhow::{Context, Result, bail};
@@ -21,7 +20,7 @@ use uuid::Uuid;
 
 use crate::Bench;
 use crate::measure::{Samples, own_cpu_us, process_cpu_us, short};
-use crate::report::{Goal, Metric};
+use crate::report::{Floor, Goal, Metric};
 use crate::server::{self, BenchServer, Home};
 
 /// The argument that makes this program the process of subscribers.
@@ -49,7 +48,7 @@ pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
     let server = BenchServer::build(&dir.path().join("data"), |clock| {
         Arc::new(ModelBook::new(ModelConfig::named("demo"), KeyRing::default(), clock))
     })?;
-    let home = threads.block_on(server.home("ada", AgentConfig::default()))?;
+    let home = threads.block_on(server.home("ada", server::config()))?;
     let (address, key) = threads.block_on(server.serve_api(&home))?;
     let mut crowd = Crowd::gather(address, &format!("/v1/spaces/{}/stream", home.space), &key, CROWD)?;
     let mut floor = SocketFloor::gather(frame(&home)?)?;
@@ -75,11 +74,17 @@ pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
         short(bare.median()),
         bare.spread(),
     );
-    let alone = Metric::new("stream.fanout", (each, "1/cpu s"), floor, Goal::RatioAtLeast(0.7), note);
+    let alone =
+        Metric::new("stream.fanout", (each, "1/cpu s"), Floor::Ceiling(floor), Goal::RatioAtLeast(0.7), note);
     let note =
         format!("{DRAFTS} drafts, one every {} us, gathered for {CROWD} subscribers", PACE.as_micros());
-    let together =
-        Metric::new("stream.fanout_drafts", (gathered, "1/cpu s"), floor, Goal::RatioAtLeast(3.0), note);
+    let together = Metric::new(
+        "stream.fanout_drafts",
+        (gathered, "1/cpu s"),
+        Floor::Named(floor),
+        Goal::RatioAtLeast(3.0),
+        note,
+    );
     Ok(vec![alone, together])
 }
 

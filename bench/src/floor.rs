@@ -15,14 +15,14 @@ use crate::server;
 use crate::talk::HttpConnection;
 
 /// Measures the floor repeatedly.
-pub(crate) struct Floor {
+pub(crate) struct BareWake {
     connection: HttpConnection,
     request: Vec<u8>,
     /// Asks the first task to send to the second, which returns how long it took.
     hop: (mpsc::Sender<()>, mpsc::Receiver<f64>),
 }
 
-impl Floor {
+impl BareWake {
     /// Serves a route that reads the body and sends a short answer, and starts two tasks.
     pub(crate) fn start(threads: &Runtime, body: &str) -> Result<Self> {
         let router = Router::new().route("/", post(|body: String| async move { body.len().to_string() }));

@@ -3,6 +3,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Instant;
 
 use agent::changes::CommitKind;
 use agent::config::{AgentConfig, Limits};
@@ -15,7 +16,7 @@ use tools::ToolKit;
 
 use crate::Bench;
 use crate::measure::{Samples, short, us};
-use crate::report::{Goal, Metric};
+use crate::report::{Floor, Goal, Metric};
 use crate::server::{self, BenchServer, CycleListener, Home};
 use crate::stub::{Answer, Stub};
 use crate::watched::Point;
@@ -43,7 +44,7 @@ pub(crate) struct AgentHistory {
 }
 
 pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
-    compared(bench, "core.step_overhead_ratio", &AgentConfig::default())
+    compared(bench, "core.step_overhead_ratio", &server::config())
 }
 
 /// Compares the histories of two agents with this config.
@@ -66,7 +67,7 @@ pub(crate) fn compared(bench: &Bench, metric: &'static str, config: &AgentConfig
         short(short_history.wall.median()),
     );
     let value = (long_history.cpu.median(), "us");
-    let floor = short_history.cpu.median();
+    let floor = Floor::Twin(short_history.cpu.median());
     Ok(vec![Metric::new(metric, value, floor, Goal::RatioAtMost(1.3), note)])
 }
 
@@ -113,9 +114,10 @@ pub(crate) fn build_history(
     let mut listener = server.listen(home.agent);
     for cycle in 0..thousands / FILL {
         stub.script([Answer::Text(prose(2 * cycle, WORDS))]);
+        let began = Instant::now();
         threads.block_on(server.post(&home, &prose(2 * cycle + 1, WORDS)))?;
         threads.block_on(listener.ended())?;
-        stub.arrival()?;
+        stub.arrivals(began, 1)?;
     }
     Ok(AgentHistory { home, listener, cpu: Samples::default(), wall: Samples::default() })
 }
@@ -141,16 +143,18 @@ fn measure_steps(
     let call = Answer::Call("put", json!({"note": "written down"}));
     stub.script((1..STEPS).map(|_| call.clone()).chain([Answer::Text("That is all.".to_owned())]));
     drop(server.marks.take());
+    let began = Instant::now();
     threads.block_on(server.post(&history.home, "Please do what you do."))?;
     threads.block_on(history.listener.ended())?;
-    let arrivals = (0..STEPS).map(|_| stub.arrival()).collect::<Result<Vec<_>>>()?;
+    let arrivals = stub.arrivals(began, STEPS)?;
     let marks = server.marks.take();
     let mut settled = marks.iter().filter(|mark| mark.point == Point::Committed(CommitKind::Settle));
     for arrival in arrivals.iter().skip(1) {
         let settled = settled.next().context("a step was not settled")?;
         if counts {
             history.cpu.push(arrival.cpu_us - settled.cpu_us.context("a commit has no CPU time")?);
-            history.wall.push(us(arrival.at.saturating_duration_since(settled.at)));
+            let took = arrival.at.checked_duration_since(settled.at);
+            history.wall.push(us(took.context("a request left before the step before it was settled")?));
         }
     }
     Ok(())

@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::Bench;
 use crate::measure::short;
 use crate::process::{self, Running};
-use crate::report::{Goal, Metric};
+use crate::report::{Floor, Goal, Metric};
 use crate::talk::HttpConnection;
 
 /// Clients that open a stream and never read again.
@@ -40,8 +40,13 @@ pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
         "anonymous memory of `viv up` above that before, highest of {MESSAGES} messages of {MESSAGE_BYTES} bytes to {WATCHERS} \
          streams that nobody reads; floor: the same without watchers"
     );
-    let most =
-        Metric::new("stream.idle_watchers", (ours.most, "MiB"), floor.most, Goal::ValueAtMost(MOST), note);
+    let most = Metric::new(
+        "stream.idle_watchers",
+        (ours.most, "MiB"),
+        Floor::Named(floor.most),
+        Goal::ValueAtMost(MOST),
+        note,
+    );
     let note = format!(
         "the same after all have closed: no more than {} MiB above the floor after {} s, looked at for {} s; floor: the same \
          without watchers; goal: the floor plus {} MiB",
@@ -51,7 +56,7 @@ pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
         short(REST)
     );
     let (rest, goal) = ((ours.rest(), "MiB"), Goal::ValueAtMost(floor.rest() + REST));
-    let rest = Metric::new("stream.idle_watchers_after", rest, floor.rest(), goal, note);
+    let rest = Metric::new("stream.idle_watchers_after", rest, Floor::Residue(floor.rest()), goal, note);
     Ok(vec![most, rest])
 }
 

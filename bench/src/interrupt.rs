@@ -15,10 +15,10 @@ use models::model_book::{KeyRing, ModelBook, ModelConfig};
 use serde_json::json;
 
 use crate::Bench;
-use crate::floor::Floor;
+use crate::floor::BareWake;
 use crate::machine::Disk;
 use crate::measure::{Samples, us};
-use crate::report::{Goal, Metric};
+use crate::report::{Floor, Goal, Metric};
 use crate::server::{self, BenchServer, CycleListener, Home};
 use crate::talk::read_message;
 
@@ -48,7 +48,7 @@ pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
     let home = threads.block_on(server.home("ada", config))?;
     let mut listener = server.listen(home.agent);
     let mut disk = Disk::open(dir.path())?;
-    let mut floor = Floor::start(&threads, "{}")?;
+    let mut floor = BareWake::start(&threads, "{}")?;
     let (mut latencies, mut floors) = (Samples::default(), Samples::default());
     for n in 0..WARM_UP + SAMPLES {
         let latency = threads.block_on(interrupted(&server, &home, &model, &mut listener))?;
@@ -66,7 +66,13 @@ pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
         latencies.median(),
     );
     let value = (latencies.quantile(0.99), "us");
-    Ok(vec![Metric::new("stream.interrupt", value, floors.quantile(0.99), Goal::ValueBelow(GOAL_US), note)])
+    Ok(vec![Metric::new(
+        "stream.interrupt",
+        value,
+        Floor::Named(floors.quantile(0.99)),
+        Goal::ValueBelow(GOAL_US),
+        note,
+    )])
 }
 
 /// Runs a cycle that is interrupted once; returns the latency in microseconds.

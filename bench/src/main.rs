@@ -2,7 +2,8 @@
 //! is compared with a floor that is measured in the same run, on the same machine and file system.
 //!
 //! Prints a table and writes `target/bench.json`, a list of `{metric, value, unit, floor, ratio,
-//! goal, met}` with a `note` on how it was measured. With names of groups (`wake`, `accepts`, `cycles`,
+//! goal, met}` with a `note` on how it was measured, and the tables of `docs/performance.md`. A group that cannot be measured and
+//! a value that cannot be make it fail at its end, and then the page stays as it is. With names of groups (`wake`, `accepts`, `cycles`,
 //! `steps`, `history`, `stream`, `crowd`, `weight`, `interrupt`, `process`, `fair`, `density`, `mind`, `tools` and `alarms`
 //! and their parts) as arguments it measures only those and writes no file.
 //!
@@ -23,6 +24,7 @@ mod interrupt;
 mod machine;
 mod measure;
 mod mind;
+mod page;
 mod process;
 mod report;
 mod server;
@@ -110,17 +112,28 @@ fn main() -> Result<()> {
     }
     let bench = Bench { target: target_dir() };
     std::fs::create_dir_all(&bench.target).context("the target directory cannot be created")?;
-    let mut metrics = Vec::new();
+    let (mut metrics, mut failed) = (Vec::new(), Vec::new());
     for (name, measure) in GROUPS {
         if wanted.is_empty() || wanted.iter().any(|wanted| names(wanted, name)) {
             report::progress(name);
-            metrics.extend(measure(&bench).with_context(|| format!("`{name}` could not be measured"))?);
+            // The other groups are measured nevertheless: a whole run takes minutes.
+            match measure(&bench) {
+                Ok(measured) => metrics.extend(measured),
+                Err(error) => failed.push(format!("`{name}` could not be measured: {error:#}")),
+            }
         }
     }
     let machine = Machine::inspect(&bench)?;
     report::print(&metrics, &machine);
+    failed.extend(report::flaws(&metrics));
     if wanted.is_empty() {
         report::write(&metrics, &bench.target.join("bench.json"))?;
+    }
+    if !failed.is_empty() {
+        bail!("{}", failed.join("\n"));
+    }
+    if wanted.is_empty() {
+        report::written(&page::write(&metrics, &machine)?);
     }
     Ok(())
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent::config::AgentConfig;
+use agent::config::{AgentConfig, ReplyMode};
 use agent::id::{AgentId, CredentialId, EntityId, MessageId, SpaceId};
 use agent::port::{
     Accept, Accepted, Clock, Credential, Delivered, Listener, Models, NewAgent, NewCredential, NewHuman,
@@ -55,6 +55,12 @@ pub(crate) struct Home {
 /// A Tokio runtime like that of a server.
 pub(crate) fn threads() -> Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_multi_thread().enable_all().build().context("no threads")
+}
+
+/// The config of an agent that is measured: a text ends its cycle, so that a message costs one request. By default a text without
+/// a call is asked about once, which is a second request.
+pub(crate) fn config() -> AgentConfig {
+    AgentConfig { reply: ReplyMode::Text, ..AgentConfig::default() }
 }
 
 impl BenchServer {

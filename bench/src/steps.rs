@@ -15,7 +15,7 @@ use crate::Bench;
 use crate::instant;
 use crate::machine::Disk;
 use crate::measure::{Samples, short};
-use crate::report::{Goal, Metric};
+use crate::report::{Floor, Goal, Metric};
 use crate::server::{self, BenchServer, CycleListener, Home};
 
 /// Steps of the short cycles and of the long ones.
@@ -62,7 +62,7 @@ pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
         each(|cost| cost.fsyncs.median()),
     );
     let value = (cost.fsyncs.median(), "fsyncs");
-    let counted = Metric::new("core.step_fsyncs", value, 1.0, Goal::ValueAtMost(2.0), note);
+    let counted = Metric::new("core.step_fsyncs", value, Floor::Bound(1.0), Goal::ValueAtMost(2.0), note);
     // The goal of 3 ms is for an fsync of 0.3 ms. It is adjusted by the time of this disk's two fsyncs.
     let goal = 3.0 + 2.0 * (fsync_ms - 0.3);
     let floor = cost.fsyncs.median() * fsync_ms;
@@ -74,7 +74,7 @@ pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
         each(|cost| cost.ms.median()),
     );
     let value = (cost.ms.median(), "ms");
-    Ok(vec![counted, Metric::new("core.step_ms", value, floor, Goal::ValueBelow(goal), note)])
+    Ok(vec![counted, Metric::new("core.step_ms", value, Floor::Bound(floor), Goal::ValueBelow(goal), note)])
 }
 
 /// What the model does in the open cycle: the number of steps, and the tool.
@@ -97,7 +97,7 @@ async fn run(dir: &Path, mut disk: Disk) -> Result<Vec<Cost>> {
     };
     let server = BenchServer::build(&dir.join("data"), |clock| instant::models(clock, author))?;
     let names = TOOLS.iter().map(|(name, _)| (*name).to_owned()).collect();
-    let config = AgentConfig { tools: Some(names), ..AgentConfig::default() };
+    let config = AgentConfig { tools: Some(names), ..server::config() };
     let home = server.home("ada", config).await?;
     let mut listener = server.listen(home.agent);
     let mut costs = Vec::new();

@@ -7,7 +7,6 @@ use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use agent::config::AgentConfig;
 use agent::id::{AgentId, MessageId, SpaceId};
 use agent::port::Piece;
 use agent::update::Update;
@@ -21,7 +20,7 @@ use uuid::Uuid;
 
 use crate::Bench;
 use crate::measure::{Samples, own_cpu_us, process_cpu_us, short, us};
-use crate::report::{Goal, Metric};
+use crate::report::{Floor, Goal, Metric};
 use crate::server::{self, BenchServer};
 use crate::talk::read_message;
 
@@ -60,11 +59,12 @@ pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
         relayed.spread(),
     );
     let middle = (latencies.median(), "us");
-    let middle = Metric::new("stream.delta", middle, relayed.median(), Goal::RatioAtMost(2.0), note);
+    let middle =
+        Metric::new("stream.delta", middle, Floor::Bound(relayed.median()), Goal::RatioAtMost(2.0), note);
     let goal = Goal::ValueAtMost(relayed.quantile(0.99) + 500.0);
     let note = "the same, p99; goal: the relay's p99 plus half a millisecond".to_owned();
     let tail = (latencies.quantile(0.99), "us");
-    let tail = Metric::new("stream.delta_p99", tail, relayed.quantile(0.99), goal, note);
+    let tail = Metric::new("stream.delta_p99", tail, Floor::Named(relayed.quantile(0.99)), goal, note);
     let note = format!(
         "CPU of the whole server per delta, {TURNS} turns of {MANY} at full speed ({}); one at a time, \
          with a wake-up of every involved thread, {} us; floor: decoding its event and encoding its draft ({})",
@@ -72,7 +72,13 @@ pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
         short(paced_cpu.median()),
         floor.spread(),
     );
-    let cpu = Metric::new("stream.cpu", (cpu.median(), "us"), floor.median(), Goal::RatioAtMost(3.0), note);
+    let cpu = Metric::new(
+        "stream.cpu",
+        (cpu.median(), "us"),
+        Floor::Bound(floor.median()),
+        Goal::RatioAtMost(3.0),
+        note,
+    );
     Ok(vec![middle, tail, cpu])
 }
 
@@ -92,7 +98,7 @@ fn run(threads: &Runtime, dir: &std::path::Path, deltas: usize, pace: Duration) 
         let model = ModelConfig { base_url, ..ModelConfig::named("openai-compatible/stub") };
         Arc::new(ModelBook::new(model, KeyRing::default(), clock))
     })?;
-    let home = threads.block_on(server.home("ada", AgentConfig::default()))?;
+    let home = threads.block_on(server.home("ada", server::config()))?;
     let (address, key) = threads.block_on(server.serve_api(&home))?;
     let mut listener = server.listen(home.agent);
     let path = format!("/v1/spaces/{}/stream", home.space);

@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
 use crate::measure::process_cpu_us;
@@ -76,15 +76,34 @@ impl Stub {
         self.script.lock().unwrap_or_else(PoisonError::into_inner).extend(answers);
     }
 
-    /// Waits for the first byte of the next request.
-    pub(crate) fn arrival(&self) -> Result<Arrival> {
-        self.arrivals.recv_timeout(PATIENCE).context("no request arrived")
+    /// Waits for the next request, which `began` caused. Fails if one came before `began`: then something made more requests than
+    /// the measurement knows of, and the clock of a wrong one would be taken.
+    pub(crate) fn arrival(&self, began: Instant) -> Result<Arrival> {
+        caused(began, self.arrivals.recv_timeout(PATIENCE).context("no request arrived")?)
     }
 
-    /// The first byte of the next request, if it arrives within this time.
-    pub(crate) fn arrival_within(&self, patience: Duration) -> Option<Arrival> {
+    /// The requests of a cycle that has ended: exactly so many, all of them caused by `began`.
+    pub(crate) fn arrivals(&self, began: Instant, count: usize) -> Result<Vec<Arrival>> {
+        let all =
+            self.arrivals.try_iter().map(|arrival| caused(began, arrival)).collect::<Result<Vec<_>>>()?;
+        if all.len() != count {
+            bail!("wanted {count} requests of the cycle, got {}", all.len());
+        }
+        Ok(all)
+    }
+
+    /// The next request, whatever caused it, if one arrives within this time.
+    pub(crate) fn any_within(&self, patience: Duration) -> Option<Arrival> {
         self.arrivals.recv_timeout(patience).ok()
     }
+}
+
+fn caused(began: Instant, arrival: Arrival) -> Result<Arrival> {
+    let early = began.saturating_duration_since(arrival.at);
+    if !early.is_zero() {
+        bail!("a request came {} us before what is measured began", early.as_micros());
+    }
+    Ok(arrival)
 }
 
 fn answer_all(
@@ -127,4 +146,43 @@ fn encode(answer: &Answer) -> Vec<u8> {
     let length = body.len();
     format!("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: {length}\r\n\r\n{body}")
         .into_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use super::*;
+
+    fn ask(stub: &Stub) -> TcpStream {
+        let mut socket = TcpStream::connect(stub.address).unwrap();
+        socket.write_all(b"POST / HTTP/1.1\r\ncontent-length: 0\r\n\r\n").unwrap();
+        // The answer begins after the arrival was recorded.
+        socket.read_exact(&mut [0]).unwrap();
+        socket
+    }
+
+    #[test]
+    fn a_request_that_came_before_the_measurement_is_never_taken_for_its_own() {
+        let stub = Stub::start().unwrap();
+        let _earlier = ask(&stub);
+        let began = Instant::now();
+        let _own = ask(&stub);
+        assert!(stub.arrival(began).unwrap_err().to_string().contains("before what is measured began"));
+        assert!(stub.arrival(began).unwrap().at >= began);
+    }
+
+    #[test]
+    fn a_cycle_with_more_or_fewer_requests_than_its_steps_is_not_measured() {
+        let stub = Stub::start().unwrap();
+        let began = Instant::now();
+        let _both = [ask(&stub), ask(&stub)];
+        assert!(
+            stub.arrivals(began, 1)
+                .unwrap_err()
+                .to_string()
+                .contains("wanted 1 requests of the cycle, got 2")
+        );
+        assert!(stub.arrivals(began, 1).unwrap_err().to_string().contains("got 0"));
+    }
 }

@@ -3,17 +3,16 @@
 
 use std::time::Duration;
 
-use agent::config::AgentConfig;
 use anyhow::{Context, Result};
 use models::model_book::{KeyRing, ModelBook, ModelConfig};
 use serde_json::json;
 use tokio::runtime::Runtime;
 
 use crate::Bench;
-use crate::floor::Floor;
+use crate::floor::BareWake;
 use crate::machine::Disk;
 use crate::measure::{Samples, short, us};
-use crate::report::{Goal, Metric};
+use crate::report::{Floor, Goal, Metric};
 use crate::server::{self, BenchServer, CycleListener, Home};
 use crate::stub::Stub;
 use crate::talk::HttpConnection;
@@ -77,7 +76,7 @@ impl<'a> WakeSetup<'a> {
             let model = ModelConfig { base_url, ..ModelConfig::named("openai-compatible/stub") };
             std::sync::Arc::new(ModelBook::new(model, KeyRing::default(), clock))
         })?;
-        let home = threads.block_on(server.home("ada", AgentConfig::default()))?;
+        let home = threads.block_on(server.home("ada", server::config()))?;
         let Home { agent, space, .. } = home;
         let (address, key) = threads.block_on(server.serve_api(&home))?;
         let connection = HttpConnection::open(address)?;
@@ -90,7 +89,7 @@ impl<'a> WakeSetup<'a> {
     fn wake(&mut self) -> Result<(f64, Vec<Mark>)> {
         drop(self.server.marks.take());
         let began = self.connection.send(&self.request)?;
-        let arrival = self.stub.arrival()?;
+        let arrival = self.stub.arrival(began)?;
         self.connection.answer()?;
         self.wait_until_asleep()?;
         let began = Mark { point: Point::Began, at: began, cpu_us: None };
@@ -125,8 +124,8 @@ fn fsyncs(setup: &mut WakeSetup<'_>) -> Result<Metric> {
     for _ in 0..COUNTED {
         setup.server.watched.hold_openings(true);
         let before = setup.server.stats().groups;
-        setup.connection.send(&setup.request)?;
-        setup.stub.arrival().context("the request waits for more than its accept")?;
+        let began = setup.connection.send(&setup.request)?;
+        setup.stub.arrival(began).context("the request waits for more than its accept")?;
         counts.push((setup.server.stats().groups - before) as f64);
         setup.server.watched.hold_openings(false);
         setup.connection.answer()?;
@@ -136,12 +135,18 @@ fn fsyncs(setup: &mut WakeSetup<'_>) -> Result<Metric> {
         "transactions committed between the POST and the request at the model, with the opening held back \
          until then; worst of {COUNTED} wakes; floor: the accept alone"
     );
-    Ok(Metric::new("core.wake_fsyncs", (counts.quantile(1.0), "fsyncs"), 1.0, Goal::ValueIs(1.0), note))
+    Ok(Metric::new(
+        "core.wake_fsyncs",
+        (counts.quantile(1.0), "fsyncs"),
+        Floor::Bound(1.0),
+        Goal::ValueIs(1.0),
+        note,
+    ))
 }
 
 fn ratio(setup: &mut WakeSetup<'_>, dir: &std::path::Path) -> Result<Metric> {
     let mut disk = Disk::open(dir)?;
-    let mut floor = Floor::start(setup.threads, &message())?;
+    let mut floor = BareWake::start(setup.threads, &message())?;
     let (mut wakes, mut fsyncs) = (Samples::default(), Samples::default());
     let (mut trips, mut hops) = (Samples::default(), Samples::default());
     let mut stages = Stages::default();
@@ -171,7 +176,7 @@ fn ratio(setup: &mut WakeSetup<'_>, dir: &std::path::Path) -> Result<Metric> {
         stages.describe(),
     );
     let floor = trips.median() + hops.median();
-    Ok(Metric::new("core.wake_ratio", (value, "us"), floor, Goal::RatioAtMost(RATIO), note))
+    Ok(Metric::new("core.wake_ratio", (value, "us"), Floor::Bound(floor), Goal::RatioAtMost(RATIO), note))
 }
 
 impl Stages {

@@ -9,7 +9,7 @@ use crate::Bench;
 use crate::crowd::{CONNECTING_AT_ONCE, CROWD, Crowd};
 use crate::measure::{Samples, short};
 use crate::process::{self, Running};
-use crate::report::{Goal, Metric};
+use crate::report::{Floor, Goal, Metric};
 
 /// Processes whose memory is measured; the median counts.
 const MEMORY_RUNS: usize = 5;
@@ -30,7 +30,7 @@ pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
         short(BUFFER)
     );
     let memory = (weights.median(), "KiB");
-    Ok(vec![Metric::new("stream.memory", memory, BUFFER, Goal::ValueAtMost(3.5), note)])
+    Ok(vec![Metric::new("stream.memory", memory, Floor::Bound(BUFFER), Goal::ValueAtMost(3.5), note)])
 }
 
 /// KiB per subscriber.

@@ -22,7 +22,7 @@ use tokio::task::JoinSet;
 
 use crate::Bench;
 use crate::measure::{Samples, short, thread_cpu_us};
-use crate::report::{Goal, Metric};
+use crate::report::{Floor, Goal, Metric};
 use crate::server;
 
 /// Old events of the measured agent.
@@ -117,7 +117,7 @@ async fn commands(data: &Path) -> Result<Metric> {
         words.join("; "),
         short(highest)
     );
-    Ok(Metric::new("fair.writer", (worst, "us"), MOST_US, Goal::ValueAtMost(MOST_US), note))
+    Ok(Metric::new("fair.writer", (worst, "us"), Floor::Named(MOST_US), Goal::ValueAtMost(MOST_US), note))
 }
 
 /// Resuming a cycle reads only the outcomes of its last step.
@@ -144,6 +144,7 @@ async fn resumed(data: &Path) -> Result<Metric> {
             awaited: true,
             state: CallState::Done,
             outcome: Some(Outcome::ok(outcome.clone())),
+            trust: agent::event::Trust::Member,
         };
         let mut changes = cycle.changes(CommitKind::Decide, setup.clock.now());
         changes.calls = vec![row];
@@ -162,7 +163,7 @@ async fn resumed(data: &Path) -> Result<Metric> {
          floor: the bytes of one step"
     );
     let value = (bytes as f64, "B");
-    Ok(Metric::new("fair.resume", value, OUTCOME_BYTES as f64, Goal::RatioAtMost(1.0), note))
+    Ok(Metric::new("fair.resume", value, Floor::Bound(OUTCOME_BYTES as f64), Goal::RatioAtMost(1.0), note))
 }
 
 /// An open cycle of the agent.

@@ -65,6 +65,12 @@ pub fn of(variant: Variant) -> Result<PathBuf> {
     }
 }
 
+/// Whether the plain binary is another build than the one with `failpoints`. Where tests are run, one build serves both; where
+/// what is shipped is tortured, each is its own.
+pub fn are_two() -> Result<bool> {
+    Ok(find()? != find_failpoints()?)
+}
+
 /// Finds the build with the feature `failpoints`: `VIV_FAILPOINTS_BIN`, else `viv-failpoints` next to the binary.
 pub fn find_failpoints() -> Result<PathBuf> {
     let named = std::env::var_os("VIV_FAILPOINTS_BIN").map(PathBuf::from);

@@ -38,11 +38,9 @@ pub enum HttpAnswer {
 impl HttpClient {
     /// A client that is not connected yet.
     pub fn new(url: &str, key: &str) -> Result<Self> {
-        // Fails only if a provider is installed already, which is fine.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let http = reqwest::Client::builder().no_proxy().pool_idle_timeout(IDLE).build();
-        let http =
-            http.map_err(|error| HarnessError::new(format!("cannot create an HTTP client: {error}")))?;
+        let wrong = |why: String| HarnessError::new(format!("cannot create an HTTP client: {why}"));
+        let http = net::client().map_err(wrong)?.pool_idle_timeout(IDLE).build();
+        let http = http.map_err(|error| wrong(error.to_string()))?;
         Ok(Self { http, url: url.to_owned(), key: key.to_owned() })
     }
 

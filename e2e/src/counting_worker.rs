@@ -14,7 +14,7 @@ async fn main() -> client::Result<()> {
     let wrong = |what: String| ClientError::new(ErrorClass::Usage, "setting", what);
     let counter = std::env::var("VIV_COUNTER").map_err(|error| wrong(format!("VIV_COUNTER: {error}")))?;
     let mut worker = Worker::new(Client::find(".viv".into())?).at_once(CALLS_AT_ONCE);
-    let http = reqwest::Client::builder().no_proxy().build().map_err(|error| wrong(error.to_string()))?;
+    let http = net::client().map_err(wrong)?.build().map_err(|error| wrong(error.to_string()))?;
     for tool in COUNTED.iter().filter(|tool| tool.runner == Runner::Worker) {
         let (http, counter) = (http.clone(), counter.clone());
         worker = worker.tool(tool.name, "1", move |call| count(http.clone(), counter.clone(), call));

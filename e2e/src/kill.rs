@@ -136,7 +136,7 @@ impl<'a> Harness<'a> {
             data_dir: dir.join("data"),
             model_url: stub.url().to_owned(),
             log,
-            shipped: options.variant == Variant::Plain,
+            shipped: options.variant == Variant::Plain && binary::are_two()?,
         };
         Ok(Self {
             options,

@@ -53,11 +53,11 @@ impl WorkerPool {
     pub fn new(server: &str, counter: &str, log: &Path) -> Result<Self> {
         let here = Path::new(env!("CARGO_MANIFEST_DIR"));
         let library = here.join("../sdk/python").display().to_string();
-        let mut programs = vec![WorkerProgram { program: find()?, arguments: Vec::new() }];
-        if has_python() {
-            let script = here.join("src/counting_worker.py");
-            programs.push(WorkerProgram { program: PYTHON.into(), arguments: vec![script] });
-        }
+        let script = here.join("src/counting_worker.py");
+        let programs = vec![
+            WorkerProgram { program: find()?, arguments: Vec::new() },
+            WorkerProgram { program: PYTHON.into(), arguments: vec![script] },
+        ];
         let settings = vec![
             ("VIV_URL", server.to_owned()),
             ("VIV_COUNTER", counter.to_owned()),
@@ -187,15 +187,4 @@ fn find() -> Result<PathBuf> {
         HarnessError::new("wanted the worker `counting-worker`: build it with `cargo build -p e2e --bins`")
     };
     places.find(|place| place.is_file()).ok_or_else(missing)
-}
-
-/// Whether there is Python for its worker.
-#[allow(clippy::print_stdout, reason = "a test that skips something says so")]
-fn has_python() -> bool {
-    let version = Command::new(PYTHON).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
-    let found = version.is_ok_and(|status| status.success());
-    if !found {
-        println!("skipped: the worker in Python, since there is no `{PYTHON}`");
-    }
-    found
 }

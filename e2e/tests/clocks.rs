@@ -20,17 +20,14 @@ const LONGEST: SignedDuration = SignedDuration::from_secs(5 * 60);
 /// The time within which an agent that need not wait is served: far below every wait in these tests.
 const SOON: Duration = Duration::from_secs(20);
 
-/// The library `libfaketime`, which gives a process another time of day. If it is not installed, the test is skipped.
-fn faketime() -> Option<PathBuf> {
+/// The library `libfaketime`, which gives a process another time of day. Without it the test fails.
+fn faketime() -> PathBuf {
     let folders = std::fs::read_dir("/usr/lib").into_iter().flatten().flatten().map(|folder| folder.path());
     let directories = folders.chain([PathBuf::from("/usr/lib"), PathBuf::from("/usr/local/lib")]);
-    let found = directories
-        .map(|directory| directory.join("faketime/libfaketimeMT.so.1"))
-        .find(|file| file.is_file());
-    if found.is_none() {
-        println!("skipped: libfaketime is not installed");
-    }
-    found
+    let mut files = directories.map(|directory| directory.join("faketime/libfaketimeMT.so.1"));
+    files
+        .find(|file| file.is_file())
+        .expect("libfaketime is here: install it, for instance with `apt-get install libfaketime`")
 }
 
 /// Starts the process with a clock that is off by this much. The monotonic clock is not changed.
@@ -96,7 +93,7 @@ async fn make_all_wait(harness: &Harness, client: &HttpClient, off: SignedDurati
 
 /// Runs with a clock that is off by `first`, is killed, and starts with a clock that is off by `second`.
 async fn check_waits_end(first: SignedDuration, second: SignedDuration) {
-    let Some(library) = faketime() else { return };
+    let library = faketime();
     let mut harness = Harness::new().await;
     let (mut process, client) = harness.start(&with_clock_off(&library, first)).await;
     let created_at =

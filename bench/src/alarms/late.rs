@@ -20,7 +20,7 @@ use tokio::task::JoinSet;
 use crate::density::population::{Population, agent};
 use crate::machine::Disk;
 use crate::measure::{Samples, process_cpu_us, short};
-use crate::report::{Goal, Metric};
+use crate::report::{Floor, Goal, Metric};
 use crate::server::{self, BenchServer};
 use crate::{Bench, instant};
 
@@ -71,7 +71,7 @@ pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
         busy * 100.0,
     );
     let value = (late.quantile(0.99), "ms");
-    Ok(vec![Metric::new("alarms.late", value, syncs.median(), Goal::ValueAtMost(10.0), note)])
+    Ok(vec![Metric::new("alarms.late", value, Floor::Bound(syncs.median()), Goal::ValueAtMost(10.0), note)])
 }
 
 /// Sets a plan for each agent; returns when they are due.

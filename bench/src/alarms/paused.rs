@@ -10,7 +10,7 @@ use serde_json::json;
 use super::plans::weigh;
 use crate::density::population::Population;
 use crate::measure::short;
-use crate::report::{Goal, Metric};
+use crate::report::{Floor, Goal, Metric};
 use crate::server::{self, BenchServer};
 use crate::{Bench, instant};
 
@@ -60,5 +60,5 @@ pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
     );
     let value = (paused.bytes.median() / 1e6, "MB");
     let floor = asleep.bytes.median() / 1e6;
-    Ok(vec![Metric::new("alarms.paused_mb", value, floor, Goal::RatioAtMost(1.1), note)])
+    Ok(vec![Metric::new("alarms.paused_mb", value, Floor::Twin(floor), Goal::RatioAtMost(1.1), note)])
 }

@@ -10,7 +10,7 @@ use crate::Bench;
 use crate::density::population::Population;
 use crate::measure::{Samples, short};
 use crate::process::{self, IDLE, my_bytes};
-use crate::report::{Goal, Metric};
+use crate::report::{Floor, Goal, Metric};
 use crate::server;
 
 /// Agents, and plans of each: as many as one may set.
@@ -49,7 +49,13 @@ pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
         (IDLE * IDLE_TIMES).as_secs(),
     );
     let each = (with.bytes.median() - without.bytes.median()) / PLANS;
-    Ok(vec![Metric::new("alarms.plan_bytes", (each, "B"), timer, Goal::RatioAtMost(0.15), note)])
+    Ok(vec![Metric::new(
+        "alarms.plan_bytes",
+        (each, "B"),
+        Floor::Residue(timer),
+        Goal::RatioAtMost(0.15),
+        note,
+    )])
 }
 
 /// Processes on one data directory.

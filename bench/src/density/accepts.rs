@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 use crate::Bench;
 use crate::instant;
 use crate::measure::Samples;
-use crate::report::{Goal, Metric};
+use crate::report::{Floor, Goal, Metric};
 use crate::server::{self, BenchServer, Home};
 
 /// Producers that post at the same time, each to its own agent.
@@ -36,7 +36,7 @@ pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
     );
     let value = (signalled.median(), "1/s");
     let goal = Goal::RatioAtLeast(0.95);
-    Ok(vec![Metric::new("density.signals", value, silent.median(), goal, note)])
+    Ok(vec![Metric::new("density.signals", value, Floor::Ceiling(silent.median()), goal, note)])
 }
 
 /// Accepts per second.

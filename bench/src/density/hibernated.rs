@@ -16,10 +16,10 @@ use rustix::fs::{Advice, fadvise};
 use tokio::runtime::Runtime;
 
 use crate::Bench;
-use crate::floor::Floor;
+use crate::floor::BareWake;
 use crate::history::prose;
 use crate::measure::{Samples, short, us};
-use crate::report::{Goal, Metric};
+use crate::report::{Floor, Goal, Metric};
 use crate::server::{self, BenchServer};
 use crate::stub::{Answer, Stub};
 use crate::watched::Point;
@@ -57,7 +57,7 @@ pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
     let threads = server::threads()?;
     let stub = Stub::start()?;
     let (old, tokens) = build_history(&threads, &stub, &data)?;
-    let mut floor = Floor::start(&threads, "nothing much")?;
+    let mut floor = BareWake::start(&threads, "nothing much")?;
     let (mut warm, mut cold) = (Kind::default(), Kind::default());
     for _ in 0..ROUNDS {
         for (kind, is_cold) in [(&mut warm, false), (&mut cold, true)] {
@@ -79,7 +79,7 @@ pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
             kind.floors.spread()
         );
         let value = (kind.wakes.median(), "us");
-        Metric::new(name, value, kind.floors.median(), Goal::RatioAtMost(2.0), note)
+        Metric::new(name, value, Floor::Bound(kind.floors.median()), Goal::RatioAtMost(2.0), note)
     };
     Ok(vec![
         metric("density.wake_warm_pages", "its pages in the page cache", &warm),
@@ -111,15 +111,16 @@ fn build(threads: &Runtime, stub: &Stub, data: &Path) -> Result<BenchServer> {
 fn build_history(threads: &Runtime, stub: &Stub, data: &Path) -> Result<(OldAgent, f64)> {
     let server = build(threads, stub, data)?;
     let limits = Limits { token_budget: 10_000_000, ..Limits::default() };
-    let config = AgentConfig { limits, ..AgentConfig::default() };
+    let config = AgentConfig { limits, ..server::config() };
     let old = threads.block_on(server.home(OLD, config.clone()))?;
     let other = threads.block_on(server.home(OTHER, config))?;
     let mut listener = server.listen(old.agent);
     for cycle in 0..CYCLES {
         stub.script([Answer::Text(prose(2 * cycle, WORDS))]);
+        let began = Instant::now();
         threads.block_on(server.post(&old, &prose(2 * cycle + 1, WORDS)))?;
         threads.block_on(listener.ended())?;
-        stub.arrival()?;
+        stub.arrivals(began, 1)?;
     }
     threads.block_on(server.stop())?;
     let db = Connection::open(data.join("vivarium.db"))?;
@@ -134,15 +135,17 @@ impl OldAgent {
     fn wake(&self, threads: &Runtime, stub: &Stub, data: &Path, cold: bool, kind: &mut Kind) -> Result<()> {
         let server = build(threads, stub, data)?;
         let (mut first, mut listener) = (server.listen(self.other.agent), server.listen(self.old.agent));
+        let began = Instant::now();
         threads.block_on(server.post(&self.other, "Good morning."))?;
         threads.block_on(first.ended())?;
-        stub.arrival()?;
+        stub.arrivals(began, 1)?;
         if cold {
             drop_page_cache(data)?;
         }
         drop(server.marks.take());
+        let began = Instant::now();
         threads.block_on(server.post(&self.old, "Do you remember?"))?;
-        let arrival = stub.arrival()?;
+        let arrival = stub.arrival(began)?;
         threads.block_on(listener.ended())?;
         let marks = server.marks.take();
         threads.block_on(server.stop())?;
@@ -153,7 +156,8 @@ impl OldAgent {
             }
         }
         let accepted = at(Point::Accepted).context("nothing was accepted")?;
-        kind.wakes.push(us(arrival.at.duration_since(accepted)));
+        let took = arrival.at.checked_duration_since(accepted);
+        kind.wakes.push(us(took.context("the model was asked before the message was accepted")?));
         Ok(())
     }
 }

@@ -6,16 +6,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
-use agent::config::AgentConfig;
 use agent::port::{BoxStream, Model, ModelError, ModelInfo, ModelRequest, Models, Piece};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use models::scripted::Script;
 use tokio::task::JoinSet;
 
 use crate::Bench;
 use crate::instant;
 use crate::measure::{Samples, short, us};
-use crate::report::{Goal, Metric};
+use crate::report::{Floor, Goal, Metric};
 use crate::server::{self, BenchServer, CycleListener, Home};
 
 /// People that flood at the same time, each as fast as its messages are accepted.
@@ -38,7 +37,13 @@ pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
         alone.spread()
     );
     let (value, floor) = (beside.quantile(0.99), alone.quantile(0.99));
-    Ok(vec![Metric::new("density.neighbour", (value, "us"), floor, Goal::RatioAtMost(2.0), note)])
+    Ok(vec![Metric::new(
+        "density.neighbour",
+        (value, "us"),
+        Floor::Twin(floor),
+        Goal::RatioAtMost(2.0),
+        note,
+    )])
 }
 
 /// Models that report when the quiet agent's model is asked.
@@ -87,8 +92,8 @@ async fn all(dir: &Path) -> Result<Latencies> {
         Arc::new(ObservedModels { inner, requests: sender })
     })?;
     let server = Arc::new(server);
-    let quiet = server.home(QUIET, AgentConfig::default()).await?;
-    let flooded = server.home("flooded", AgentConfig::default()).await?;
+    let quiet = server.home(QUIET, server::config()).await?;
+    let flooded = server.home("flooded", server::config()).await?;
     let mut listener = server.listen(quiet.agent);
     let mut latencies = Latencies::default();
     for n in 0..ROUNDS {
@@ -117,8 +122,10 @@ async fn round(
         let began = Instant::now();
         server.post(quiet, "What do you make of this?").await?;
         listener.ended().await?;
-        let asked_at = requests.try_recv().context("a cycle without a request to the model")?;
-        wakes.push(us(asked_at.duration_since(began)));
+        let asked: Vec<Instant> = requests.try_iter().collect();
+        let [asked_at] = asked[..] else { bail!("wanted one request a cycle, got {}", asked.len()) };
+        let took = asked_at.checked_duration_since(began);
+        wakes.push(us(took.context("the model was asked before the message was sent")?));
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
     Ok(wakes)

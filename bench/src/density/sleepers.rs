@@ -13,7 +13,7 @@ use super::population::{Population, agent};
 use crate::Bench;
 use crate::measure::{Samples, short, us};
 use crate::process::{self, IDLE, Running};
-use crate::report::{Goal, Metric};
+use crate::report::{Floor, Goal, Metric};
 use crate::server;
 use crate::stub::{Answer, Stub};
 use crate::talk::HttpConnection;
@@ -87,7 +87,7 @@ impl SleeperSetup {
 
     /// Discards requests until none arrives any more, so that the next measurement does not count them.
     fn discard_requests(&self) {
-        while self.stub.arrival_within(Duration::from_millis(200)).is_some() {}
+        while self.stub.any_within(Duration::from_millis(200)).is_some() {}
     }
 }
 
@@ -114,7 +114,8 @@ fn restarts(threads: &Runtime, setup: &SleeperSetup) -> Result<Vec<Metric>> {
         let running = setup.up(&setup.all)?;
         among.push(running.ready_ms);
         for n in 0..PENDING {
-            let arrival = setup.stub.arrival().context("an agent with something to do is not served")?;
+            let arrival =
+                setup.stub.arrival(running.began).context("an agent with something to do is not served")?;
             let since = us(arrival.at.saturating_duration_since(running.began)) / 1e3;
             if n == 0 {
                 first.push(since);
@@ -130,8 +131,13 @@ fn restarts(threads: &Runtime, setup: &SleeperSetup) -> Result<Vec<Metric>> {
         alone.spread()
     );
     let floor = alone.median();
-    let ready =
-        Metric::new("density.restart_ready", (among.median(), "ms"), floor, Goal::RatioAtMost(2.0), note);
+    let ready = Metric::new(
+        "density.restart_ready",
+        (among.median(), "ms"),
+        Floor::Twin(floor),
+        Goal::RatioAtMost(2.0),
+        note,
+    );
     let note = format!(
         "from the start of the process to the first request at the model in the same runs ({}); all {PENDING} \
          are served after {} ms, suspects a few at a time; floor: ready",
@@ -139,7 +145,13 @@ fn restarts(threads: &Runtime, setup: &SleeperSetup) -> Result<Vec<Metric>> {
         short(last.median())
     );
     let goal = Goal::ValueAtMost(1_000.0);
-    let served = Metric::new("density.restart_served", (first.median(), "ms"), among.median(), goal, note);
+    let served = Metric::new(
+        "density.restart_served",
+        (first.median(), "ms"),
+        Floor::Named(among.median()),
+        goal,
+        note,
+    );
     Ok(vec![ready, served])
 }
 
@@ -169,7 +181,13 @@ fn asleep(setup: &SleeperSetup, creation: &str) -> Result<Metric> {
         short(none.median() / 1e6),
         short(ready.median()),
     );
-    Ok(Metric::new("density.sleeping_bytes", (bytes, "B"), ERLANG_PROCESS, Goal::RatioAtMost(0.2), note))
+    Ok(Metric::new(
+        "density.sleeping_bytes",
+        (bytes, "B"),
+        Floor::Residue(ERLANG_PROCESS),
+        Goal::RatioAtMost(0.2),
+        note,
+    ))
 }
 
 /// An activation of a random agent among all agents, compared with one among few.
@@ -196,7 +214,13 @@ fn wake_among(setup: &SleeperSetup) -> Result<Metric> {
         short(few.quantile(0.99)),
     );
     let floor = few.median();
-    Ok(Metric::new("density.wake_among", (all.median(), "us"), floor, Goal::RatioAtMost(2.0), note))
+    Ok(Metric::new(
+        "density.wake_among",
+        (all.median(), "us"),
+        Floor::Twin(floor),
+        Goal::RatioAtMost(2.0),
+        note,
+    ))
 }
 
 /// A running server and a connection to it.
@@ -224,7 +248,7 @@ impl EventSender {
         let body = json!({"service": "bell", "payload": {"ring": n}}).to_string();
         let request = self.connection.post(&format!("/v1/agents/{whom}/events"), &self.key, &body);
         let began = self.connection.send(&request)?;
-        let arrival = stub.arrival()?;
+        let arrival = stub.arrival(began)?;
         self.connection.answer()?;
         std::thread::sleep(Duration::from_millis(5));
         Ok(us(arrival.at.duration_since(began)))
@@ -242,7 +266,7 @@ fn rush(threads: &Runtime, setup: &SleeperSetup) -> Result<Vec<Metric>> {
         waits.spread()
     );
     let (last, middle) = (waits.quantile(1.0), waits.median());
-    let fair = Metric::new("density.rush", (last, "s"), middle, Goal::RatioAtMost(2.0), note);
+    let fair = Metric::new("density.rush", (last, "s"), Floor::Bound(middle), Goal::RatioAtMost(2.0), note);
     let note = format!(
         "anonymous memory of `viv up` after {} activations of different agents, each skipped, less \
          that after {BEFORE}, for each of {RUSH} more; {} MB and {} MB; reference: a warm actor of a well-known \
@@ -252,7 +276,13 @@ fn rush(threads: &Runtime, setup: &SleeperSetup) -> Result<Vec<Metric>> {
         short(before / 1e6)
     );
     let bytes = (after - before) / RUSH as f64;
-    let warm = Metric::new("density.warm_bytes", (bytes, "B"), WARM_ACTOR, Goal::RatioAtMost(0.15), note);
+    let warm = Metric::new(
+        "density.warm_bytes",
+        (bytes, "B"),
+        Floor::Named(WARM_ACTOR),
+        Goal::RatioAtMost(0.15),
+        note,
+    );
     Ok(vec![fair, warm])
 }
 
@@ -265,7 +295,8 @@ fn served(threads: &Runtime, setup: &SleeperSetup, from: usize, count: usize) ->
     setup.discard_requests();
     let running = setup.up(&setup.all)?;
     let waits = (0..count).map(|_| {
-        let arrival = setup.stub.arrival().context("an agent with something to do is not served")?;
+        let arrival =
+            setup.stub.arrival(running.began).context("an agent with something to do is not served")?;
         Ok(arrival.at.saturating_duration_since(running.began).as_secs_f64())
     });
     let waits = waits.collect::<Result<Samples>>()?;

@@ -13,7 +13,7 @@ use crate::Bench;
 use crate::history::prose;
 use crate::instant;
 use crate::measure::{Samples, process_cpu_us, short, us};
-use crate::report::{Goal, Metric};
+use crate::report::{Floor, Goal, Metric};
 use crate::server::{self, BenchServer, CycleListener, Home};
 
 /// Words of a message and of its answer; a cycle comes to about four hundred tokens.
@@ -90,7 +90,7 @@ fn late_cycles(old: &mut LongHistory<'_>, young: &mut LongHistory<'_>) -> Result
         short(early_wall.median()),
     );
     let value = (late.median(), "us");
-    Ok(Metric::new("density.late_cycles", value, early.median(), Goal::RatioAtMost(1.2), note))
+    Ok(Metric::new("density.late_cycles", value, Floor::Twin(early.median()), Goal::RatioAtMost(1.2), note))
 }
 
 fn written(spans: &[Span]) -> Result<Vec<Metric>> {
@@ -112,14 +112,20 @@ fn written(spans: &[Span]) -> Result<Vec<Metric>> {
         describe(old)
     );
     let value = (old.pages * PAGE, "B");
-    let flat = Metric::new("density.cycle_bytes", value, young.pages * PAGE, Goal::RatioAtMost(1.2), note);
+    let flat = Metric::new(
+        "density.cycle_bytes",
+        value,
+        Floor::Twin(young.pages * PAGE),
+        Goal::RatioAtMost(1.2),
+        note,
+    );
     let against = |name, span: &Span, part: f64| {
         let note = format!(
             "growth of all rows per cycle, with the two rows that each commit rewrites, after {:.0}k tokens \
              of history; floor: that history as one JSON text",
             span.tokens / 1e3
         );
-        Metric::new(name, (span.payload, "B"), span.snapshot, Goal::RatioAtMost(part), note)
+        Metric::new(name, (span.payload, "B"), Floor::Named(span.snapshot), Goal::RatioAtMost(part), note)
     };
     Ok(vec![
         flat,
@@ -166,7 +172,7 @@ impl Totals {
 impl<'a> LongHistory<'a> {
     fn begin(threads: &'a Runtime, server: &'a BenchServer, name: &str) -> Result<Self> {
         let limits = Limits { token_budget: 10_000_000, ..Limits::default() };
-        let home = threads.block_on(server.home(name, AgentConfig { limits, ..AgentConfig::default() }))?;
+        let home = threads.block_on(server.home(name, AgentConfig { limits, ..server::config() }))?;
         let listener = server.listen(home.agent);
         Ok(Self { threads, server, home, listener })
     }

@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use super::{HEALTHY, paced};
 use crate::Bench;
 use crate::measure::{Samples, short, us};
-use crate::report::{Goal, Metric};
+use crate::report::{Floor, Goal, Metric};
 use crate::server::{self, BenchServer, CycleListener, Home};
 
 /// Messages of each kind.
@@ -24,11 +24,11 @@ pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
     let _in = threads.enter();
     let server = BenchServer::build(&dir.path().join("data"), models)?;
     let (alone, beside) = threads.block_on(async {
-        let config = AgentConfig { model: Some(HEALTHY.to_owned()), ..AgentConfig::default() };
+        let config = AgentConfig { model: Some(HEALTHY.to_owned()), ..server::config() };
         let home = server.home("quick", config).await?;
         let mut silent = Vec::new();
         for n in 0..limits::AWAKE_MAX {
-            silent.push(server.home(&format!("silent{n}"), AgentConfig::default()).await?);
+            silent.push(server.home(&format!("silent{n}"), server::config()).await?);
         }
         let mut listener = server.listen(home.agent);
         let alone = round(&server, &home, &mut listener).await?;
@@ -52,7 +52,13 @@ pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
     anyhow::ensure!(asked > 0, "no agent asked the silent provider");
     let (value, floor) = (beside.median() / 1e3, alone.median() / 1e3);
     let note = format!("{note}; p90 {} ms", short(beside.quantile(0.9) / 1e3));
-    Ok(vec![Metric::new("fair.silent_provider", (value, "ms"), floor, Goal::RatioAtMost(2.0), note)])
+    Ok(vec![Metric::new(
+        "fair.silent_provider",
+        (value, "ms"),
+        Floor::Twin(floor),
+        Goal::RatioAtMost(2.0),
+        note,
+    )])
 }
 
 async fn round(server: &BenchServer, home: &Home, listener: &mut CycleListener) -> Result<Samples> {

@@ -3,12 +3,11 @@
 
 use std::time::{Duration, Instant};
 
-use agent::config::AgentConfig;
 use anyhow::Result;
 
 use super::paced;
 use crate::Bench;
-use crate::report::{Goal, Metric};
+use crate::report::{Floor, Goal, Metric};
 use crate::server::{self, BenchServer};
 
 /// Agents with something to do.
@@ -31,7 +30,7 @@ pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
     let served = threads.block_on(async {
         let (mut homes, mut listener) = (Vec::new(), Vec::new());
         for n in 0..AGENTS {
-            let home = server.home(&name(n), AgentConfig::default()).await?;
+            let home = server.home(&name(n), server::config()).await?;
             listener.push(server.listen(home.agent));
             homes.push(home);
         }
@@ -58,11 +57,22 @@ pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
         REFUSES.as_secs(),
         asked.len(),
     );
-    let cost = Metric::new("fair.store_failure", (most, "requests"), 1.0, Goal::ValueAtMost(REQUESTS), note);
+    let cost = Metric::new(
+        "fair.store_failure",
+        (most, "requests"),
+        Floor::Bound(1.0),
+        Goal::ValueAtMost(REQUESTS),
+        note,
+    );
     let note = format!("from the store working again until the last of {AGENTS} is served; floor: one reply");
     let value = (served.as_secs_f64(), "s");
-    let back =
-        Metric::new("fair.store_back", value, REPLY_DELAY.as_secs_f64(), Goal::ValueAtMost(SERVED_S), note);
+    let back = Metric::new(
+        "fair.store_back",
+        value,
+        Floor::Named(REPLY_DELAY.as_secs_f64()),
+        Goal::ValueAtMost(SERVED_S),
+        note,
+    );
     Ok(vec![cost, back])
 }
 

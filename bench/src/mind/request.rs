@@ -21,7 +21,7 @@ use uuid::Uuid;
 use crate::Bench;
 use crate::history::prose;
 use crate::measure::{Samples, short, timed};
-use crate::report::{Goal, Metric};
+use crate::report::{Floor, Goal, Metric};
 
 /// Tokens of the history.
 const TOKENS: u64 = 100_000;
@@ -105,7 +105,13 @@ fn accounting(window: &[Arc<Entry>]) -> Metric {
         recounted.spread(),
     );
     let value = (counted.median(), "us");
-    Metric::new("mind.accounting_ratio", value, recounted.median(), Goal::RatioAtMost(0.001), note)
+    Metric::new(
+        "mind.accounting_ratio",
+        value,
+        Floor::Named(recounted.median()),
+        Goal::RatioAtMost(0.001),
+        note,
+    )
 }
 
 /// The request of a step from the history and the encoded fragments of the request before, against one copy of its bytes.
@@ -132,7 +138,7 @@ fn assembly(window: &[Arc<Entry>]) -> Metric {
         copied.spread(),
     );
     let value = (assembled.median(), "us");
-    Metric::new("mind.assembly_ratio", value, copied.median(), Goal::RatioAtMost(3.0), note)
+    Metric::new("mind.assembly_ratio", value, Floor::Named(copied.median()), Goal::RatioAtMost(3.0), note)
 }
 
 fn model() -> VendorModel {

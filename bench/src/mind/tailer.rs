@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 use super::archive::Writing;
 use crate::Bench;
 use crate::measure::Samples;
-use crate::report::{Goal, Metric};
+use crate::report::{Floor, Goal, Metric};
 use crate::server;
 
 /// Agents that commit at the same time, each as fast as it can.
@@ -56,7 +56,7 @@ pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
         );
         let floor = floors.median();
         let value = (ratios.median() * floor, "commits/s");
-        Ok(vec![Metric::new("mind.tailer", value, floor, Goal::RatioAtLeast(LEAST), note)])
+        Ok(vec![Metric::new("mind.tailer", value, Floor::Ceiling(floor), Goal::RatioAtLeast(LEAST), note)])
     })
 }
 

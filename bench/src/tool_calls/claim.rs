@@ -19,7 +19,7 @@ use crate::crowd::{CONNECTING_AT_ONCE, CROWD, Crowd};
 use crate::machine::Disk;
 use crate::measure::{Samples, short};
 use crate::process::{self, Running};
-use crate::report::{Goal, Metric};
+use crate::report::{Floor, Goal, Metric};
 use crate::server::{self, BenchServer};
 use crate::talk::HttpConnection;
 use crate::watched::Point;
@@ -52,11 +52,17 @@ pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
         short(took),
         cost.took_ms.spread()
     );
-    let claim = Metric::new("tools.claim_ms", (took - fsync, "ms"), fsync, Goal::ValueAtMost(2.0), note);
+    let claim = Metric::new(
+        "tools.claim_ms",
+        (took - fsync, "ms"),
+        Floor::Named(fsync),
+        Goal::ValueAtMost(2.0),
+        note,
+    );
     let note =
         "transactions from the decision's commit to the worker that holds the call; floor: one".to_owned();
     let fsyncs = (cost.fsyncs.median(), "fsyncs");
-    let counted = Metric::new("tools.claim_fsyncs", fsyncs, 1.0, Goal::ValueAtMost(1.0), note);
+    let counted = Metric::new("tools.claim_fsyncs", fsyncs, Floor::Bound(1.0), Goal::ValueAtMost(1.0), note);
     Ok(vec![claim, counted, weigh(bench)?])
 }
 
@@ -71,7 +77,7 @@ async fn run(dir: &std::path::Path) -> Result<ClaimCost> {
     let server = BenchServer::with_kit(&dir.join("data"), runtime::Bounds::default(), kit, |clock| {
         instant::models(clock, author)
     })?;
-    let config = AgentConfig { tools: Some(vec!["resize".to_owned()]), ..AgentConfig::default() };
+    let config = AgentConfig { tools: Some(vec!["resize".to_owned()]), ..server::config() };
     let home = server.home("ada", config).await?;
     let mut listener = server.listen(home.agent);
     let mut disk = Disk::open(dir)?;
@@ -136,7 +142,7 @@ fn weigh(bench: &Bench) -> Result<Metric> {
         workers.spread(),
         subscribers.spread()
     );
-    Ok(Metric::new("tools.worker_memory", (one, "KiB"), other, Goal::RatioAtMost(2.0), note))
+    Ok(Metric::new("tools.worker_memory", (one, "KiB"), Floor::Named(other), Goal::RatioAtMost(2.0), note))
 }
 
 /// KiB per waiting worker.

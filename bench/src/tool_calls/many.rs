@@ -8,7 +8,7 @@ use tools::ToolKit;
 use super::declared;
 use crate::history::{alternate, build, build_history};
 use crate::measure::short;
-use crate::report::{Goal, Metric};
+use crate::report::{Floor, Goal, Metric};
 use crate::stub::Stub;
 use crate::{Bench, server};
 
@@ -25,7 +25,7 @@ pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
     let server = build(&threads, &stub, dir.path(), kit()?)?;
     let config = |count: usize| {
         let names = (1..count).map(name).chain(["put".to_owned()]);
-        AgentConfig { tools: Some(names.collect()), ..AgentConfig::default() }
+        AgentConfig { tools: Some(names.collect()), ..server::config() }
     };
     let mut few = build_history(&threads, &server, &stub, "few", HISTORY, config(FEW))?;
     let mut many = build_history(&threads, &server, &stub, "many", HISTORY, config(MANY))?;
@@ -40,7 +40,13 @@ pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
         short(few.wall.median()),
     );
     let value = (many.cpu.median(), "us");
-    Ok(vec![Metric::new("tools.many_ratio", value, few.cpu.median(), Goal::RatioAtMost(1.3), note)])
+    Ok(vec![Metric::new(
+        "tools.many_ratio",
+        value,
+        Floor::Twin(few.cpu.median()),
+        Goal::RatioAtMost(1.3),
+        note,
+    )])
 }
 
 fn name(number: usize) -> String {

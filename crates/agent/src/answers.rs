@@ -3,9 +3,9 @@
 
 use jiff::Timestamp;
 
-use crate::call::{Outcome, OutcomeStatus, head_and_tail};
+use crate::call::{CallRow, Outcome, OutcomeStatus, head_and_tail};
 use crate::event::{Channel, Envelope, Event, EventData, EventKind, Principal, Trust};
-use crate::id::{CallId, CycleId, EventId, RootId};
+use crate::id::{CycleId, EventId, RootId};
 use crate::life::Standing;
 use crate::limits;
 
@@ -35,17 +35,16 @@ pub fn answers_unknown(known: &Outcome) -> bool {
     matches!(known.status, OutcomeStatus::Unknown | OutcomeStatus::Canceled)
 }
 
-/// The event that delivers an outcome which no cycle waits for any more. Its root and hop are those of the cycle
-/// that decided the call; without them the event is its own root. `remark` stands before its text. `late` if the agent was told another outcome before.
+/// The event that delivers the outcome of a call for which no cycle waits any more. Its root and hop are those of the cycle
+/// that decided the call; without them the event is its own root. `late` if the agent was told another outcome before.
 pub fn event(
-    call: &CallId,
-    tool: String,
-    remark: Option<String>,
+    row: &CallRow,
     outcome: &Outcome,
     (root, hop): (RootId, u32),
     at: Timestamp,
     late: bool,
 ) -> Event {
+    let (call, remark) = (&row.id, row.remark());
     let id = format!("result:{call}{}", if late { ":late" } else { "" });
     let text = remark.map_or_else(|| outcome.text.clone(), |remark| format!("{remark}\n{}", outcome.text));
     let root = if root.0.is_empty() { RootId(id.clone()) } else { root };
@@ -57,14 +56,14 @@ pub fn event(
         envelope: Envelope {
             principal: Principal::Own,
             channel: Channel::Tool,
-            // What a tool says that returns no strangers' text is at least second hand.
-            trust: outcome.trust.map_or(Trust::Outside, |trust| trust.min(Trust::Agent)),
+            // What a tool says that returns no strangers' text is at least second hand, and may repeat what it was given.
+            trust: outcome.trust.map_or(Trust::Outside, |trust| trust.min(Trust::Agent).min(row.trust)),
             root,
             hop,
         },
         data: EventData::ToolResult {
             call: call.clone(),
-            tool,
+            tool: row.tool.clone(),
             text: head_and_tail(&text, limits::RESULT_MAX_BYTES),
             error: outcome.failed(),
             status: Some(outcome.status),
@@ -78,6 +77,8 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
+    use crate::call::{CallState, Effect, Runner};
+    use crate::id::CallId;
 
     #[test]
     fn an_outcome_goes_to_the_waiting_cycle_else_into_the_inbox_unless_the_agent_is_retired() {
@@ -100,15 +101,50 @@ mod tests {
 
     #[test]
     fn the_event_of_an_outcome_has_the_root_of_its_cycle_else_it_is_its_own_root() {
-        let call = CallId("c1".into());
         let result_event = |root: &str| {
             let long = Outcome::ok("x".repeat(limits::RESULT_MAX_BYTES * 2));
-            event(&call, "t".into(), None, &long, (RootId(root.into()), 3), Timestamp::UNIX_EPOCH, false)
+            event(&row(Trust::Member), &long, (RootId(root.into()), 3), Timestamp::UNIX_EPOCH, false)
         };
         let asked = result_event("asked");
         assert_eq!((asked.envelope.root.0.as_str(), asked.envelope.hop), ("asked", 3));
         assert_eq!(result_event("").envelope.root.0, "result:c1");
         let EventData::ToolResult { text, error: false, .. } = asked.data else { panic!("{asked:?}") };
         assert!(text.len() < limits::RESULT_MAX_BYTES + 100);
+    }
+
+    fn row(trust: Trust) -> CallRow {
+        CallRow {
+            id: CallId("c1".into()),
+            cycle: CycleId(Uuid::nil()),
+            step: 0,
+            index: 0,
+            tool: "t".into(),
+            arguments: "{}".into(),
+            effect: Effect::ReadOnly,
+            tool_version: "1".into(),
+            runner: Runner::Node,
+            claim: None,
+            approval: None,
+            by_rule: None,
+            awaited: false,
+            state: CallState::Detached,
+            outcome: None,
+            trust,
+        }
+    }
+
+    #[test]
+    fn a_late_outcome_is_worth_no_more_than_what_was_read_when_it_was_asked_for() {
+        let trust = |read, trust| {
+            let outcome = Outcome { trust, ..Outcome::ok("as you said") };
+            event(&row(read), &outcome, (RootId("r".into()), 1), Timestamp::UNIX_EPOCH, false).envelope.trust
+        };
+        assert_eq!(trust(Trust::Member, Some(Trust::Operator)), Trust::Agent, "at second hand");
+        assert_eq!(
+            trust(Trust::Outside, Some(Trust::Operator)),
+            Trust::Outside,
+            "it may repeat its arguments"
+        );
+        assert_eq!(trust(Trust::Member, None), Trust::Outside);
     }
 }

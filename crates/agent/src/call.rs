@@ -125,6 +125,11 @@ impl Outcome {
         Self { status: OutcomeStatus::Ok, text: text.into(), detail: None, trust: None }
     }
 
+    /// What the runtime itself says about a call: it quotes nobody, and the outcome adds nothing to what was read.
+    pub fn of_runtime(status: OutcomeStatus, text: impl Into<String>) -> Self {
+        Self { status, text: text.into(), detail: None, trust: Some(Trust::Operator) }
+    }
+
     /// A failure that the model reads.
     pub fn error(text: impl Into<String>) -> Self {
         Self { status: OutcomeStatus::Error, text: text.into(), detail: None, trust: None }
@@ -151,44 +156,39 @@ impl Outcome {
              Do not wait for it, and do not make the call again."
         );
         let text = serde_json::json!({"status": "pending", "call": call, "note": note}).to_string();
-        Self { status: OutcomeStatus::Pending, text, detail: None, trust: None }
+        Self::of_runtime(OutcomeStatus::Pending, text)
     }
 
     /// Its requester sent an urgent event before the call began.
     pub fn held_back() -> Self {
         let text = "not started: an urgent event from the requester of this work arrived first and is shown to you \
                     next. Nothing was done; decide again.";
-        Self { status: OutcomeStatus::Canceled, text: text.into(), detail: None, trust: None }
+        Self::of_runtime(OutcomeStatus::Canceled, text)
     }
 
     /// The rule by which it needed no approval does not hold any more, and it had not begun.
     pub fn rule_over() -> Self {
         let text = "not run: the rule by which it needed no approval does not hold any more. Nothing of it was done. \
                     Call it again if it is still wanted: then a person is asked.";
-        Self {
-            status: OutcomeStatus::Canceled,
-            text: text.into(),
-            detail: None,
-            trust: Some(Trust::Operator),
-        }
+        Self::of_runtime(OutcomeStatus::Canceled, text)
     }
 
     /// The process died after the call had started, and the call must not happen twice.
     pub fn interrupted() -> Self {
         let text = "interrupted; unknown whether it happened. Find out before you try again.";
-        Self { status: OutcomeStatus::Unknown, text: text.into(), detail: None, trust: None }
+        Self::of_runtime(OutcomeStatus::Unknown, text)
     }
 
     /// The worker that has the call did not answer in time, or stopped renewing its claim.
     pub fn abandoned() -> Self {
         let text = "the worker that has it did not answer in time; unknown whether it happened. Find out before you try again.";
-        Self { status: OutcomeStatus::Unknown, text: text.into(), detail: None, trust: Some(Trust::Operator) }
+        Self::of_runtime(OutcomeStatus::Unknown, text)
     }
 
     /// No worker took the call.
     pub fn not_claimed(after_ms: u128) -> Self {
         let text = format!("no worker took it within {after_ms} ms; nothing of it was done");
-        Self { trust: Some(Trust::Operator), ..Self::error(text) }
+        Self::of_runtime(OutcomeStatus::Error, text)
     }
 
     /// The call exceeded even the time allowed to a detached call.
@@ -198,7 +198,7 @@ impl Outcome {
             if by_worker || effect == Effect::Unsafe { "; unknown whether it happened" } else { "" };
         // What a worker says after all is still worth an event.
         let status = if by_worker { OutcomeStatus::Unknown } else { OutcomeStatus::Error };
-        Self { status, ..Self::error(format!("no answer within {after_ms} ms; given up{happened}")) }
+        Self::of_runtime(status, format!("no answer within {after_ms} ms; given up{happened}"))
     }
 
     /// An operator canceled the call. The text says what is known about whether it happened.
@@ -217,7 +217,7 @@ impl Outcome {
             (Effect::Inward | Effect::ReadOnly, _) => "",
         };
         let text = format!("canceled by an operator{known}. Do not call it again unless you are asked to.");
-        Self { status: OutcomeStatus::Canceled, text, detail: None, trust: None }
+        Self::of_runtime(OutcomeStatus::Canceled, text)
     }
 
     /// Whether the model should treat it as a failure.
@@ -255,7 +255,7 @@ pub enum Recovery {
 pub fn recover(row: &CallRow, times: u32) -> Recovery {
     let unknown = |why: &str| {
         let text = format!("{why}; unknown whether it happened. Find out before you try again.");
-        Recovery::Finish(Outcome { status: OutcomeStatus::Unknown, text, detail: None, trust: None })
+        Recovery::Finish(Outcome::of_runtime(OutcomeStatus::Unknown, text))
     };
     // It waited for a person when its cycle went on, and this is its first run.
     if times == 1 && row.approval.as_ref().is_some_and(|approval| approval.late) {
@@ -334,6 +334,10 @@ pub struct CallRow {
     pub state: CallState,
     /// The result, once the call is done.
     pub outcome: Option<Outcome>,
+    /// The lowest trust of what the model had read when it made the call: its arguments may repeat that. [`Trust::Outside`] in
+    /// rows of earlier versions.
+    #[serde(default)]
+    pub trust: Trust,
 }
 
 impl CallRow {
@@ -353,17 +357,13 @@ impl CallRow {
         self.approval.as_ref()?.remark(&self.arguments)
     }
 
-    /// The trust of its outcome, in a cycle whose lowest trust so far is `cycle`. What a call brings in from outside is
-    /// from outside; what the runtime says about a call is its own.
-    pub fn trust_of_outcome(&self, cycle: Trust) -> Trust {
-        let outcome = self.outcome.as_ref();
-        let own = |status| matches!(status, OutcomeStatus::Pending | OutcomeStatus::Canceled);
-        match outcome.and_then(|outcome| outcome.trust) {
-            Some(quoted) if self.effect == Effect::Inward => quoted,
-            // An outward tool that returns no strangers' text may still repeat its arguments.
-            Some(quoted) => quoted.min(cycle),
-            None if self.effect == Effect::Inward || outcome.is_none_or(|o| own(o.status)) => cycle,
-            None => Trust::Outside,
+    /// The trust of its outcome. What a call brings in from outside is from outside; whatever else it says may repeat its
+    /// arguments, so that it is worth no more than what the model had read.
+    pub fn trust_of_outcome(&self) -> Trust {
+        match (self.outcome.as_ref().map(|outcome| outcome.trust), self.effect) {
+            (None, _) | (Some(None), Effect::Inward) => self.trust,
+            (Some(None), Effect::ReadOnly | Effect::Idempotent | Effect::Unsafe) => Trust::Outside,
+            (Some(Some(quoted)), _) => quoted.min(self.trust),
         }
     }
 }
@@ -384,19 +384,34 @@ mod tests {
 
     #[test]
     fn an_outcome_has_the_trust_of_what_it_quotes_and_what_comes_from_outside_has_none() {
-        let trust = |effect, outcome: Outcome| {
-            CallRow { outcome: Some(outcome), ..row(effect) }.trust_of_outcome(Trust::Member)
-        };
+        let trust =
+            |effect, outcome: Outcome| CallRow { outcome: Some(outcome), ..row(effect) }.trust_of_outcome();
         let quotes = Outcome { trust: Some(Trust::Agent), ..Outcome::ok("hi") };
         assert_eq!(trust(Effect::Inward, quotes), Trust::Agent);
         assert_eq!(trust(Effect::Inward, Outcome::ok("done")), Trust::Member, "that of its cycle");
-        for outcome in [Outcome::ok("a page"), Outcome::error("404"), Outcome::interrupted()] {
+        for outcome in [Outcome::ok("a page"), Outcome::error("404")] {
             assert_eq!(trust(Effect::ReadOnly, outcome), Trust::Outside);
         }
-        for outcome in [Outcome::pending(&CallId("c1".into())), Outcome::canceled(&row(Effect::Unsafe))] {
+        let recovered = |effect| match recover(&row(effect), limits::DETACHED_ATTEMPTS + 1) {
+            Recovery::Finish(outcome) => outcome,
+            Recovery::RunAgain => panic!("wanted it to be given up"),
+        };
+        for outcome in [
+            Outcome::pending(&CallId("c1".into())),
+            Outcome::canceled(&row(Effect::Unsafe)),
+            Outcome::interrupted(),
+            Outcome::abandoned(),
+            Outcome::not_claimed(1),
+            Outcome::held_back(),
+            Outcome::rule_over(),
+            Outcome::given_up(Effect::Unsafe, Runner::Worker, 1),
+            Outcome::given_up(Effect::ReadOnly, Runner::Node, 1),
+            recovered(Effect::Unsafe),
+            recovered(Effect::ReadOnly),
+        ] {
             assert_eq!(trust(Effect::Unsafe, outcome), Trust::Member, "our own words");
         }
-        assert_eq!(row(Effect::Unsafe).trust_of_outcome(Trust::Member), Trust::Member);
+        assert_eq!(row(Effect::Unsafe).trust_of_outcome(), Trust::Member);
     }
 
     fn row(effect: Effect) -> CallRow {
@@ -416,6 +431,7 @@ mod tests {
             awaited: false,
             state: CallState::Detached,
             outcome: None,
+            trust: Trust::Member,
         }
     }
 

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::call::{CallRow, CallState, Outcome};
 use crate::entry::{Entry, View};
-use crate::event::{Cause, EventProgress, EventState, Waiting};
+use crate::event::{Cause, EventProgress, EventState, Trust, Waiting};
 use crate::id::{AgentId, CallId, CycleId, EventId, GoalId, PlanId, SpaceId};
 use crate::layer::Layer;
 use crate::life::{Goal, IdleReason, OpenCycle};
@@ -14,7 +14,6 @@ use crate::memory::Importance;
 use crate::plan::Plan;
 use crate::run::{Run, Usage};
 use crate::space::{NewMessage, PostedMessage};
-use crate::tool::ToolLabels;
 
 /// The kind of a commit within a cycle; stored in the audit row.
 #[derive(
@@ -109,6 +108,8 @@ pub enum MemoryChange {
         importance: Option<Importance>,
         /// Whether it is pinned; `None`: as before, a new one is not.
         pin: Option<bool>,
+        /// How far it can be trusted, if less than whoever writes it: a copy is worth what was copied.
+        trust: Option<Trust>,
     },
     /// Change how important a note is and whether it is pinned; the note stays as it is.
     Mark {
@@ -134,7 +135,7 @@ pub enum MemoryChange {
 impl MemoryChange {
     /// Writes a note whose importance and pin stay as they are.
     pub fn set(key: impl Into<String>, value: impl Into<String>) -> Self {
-        Self::Set { key: key.into(), value: value.into(), importance: None, pin: None }
+        Self::Set { key: key.into(), value: value.into(), importance: None, pin: None, trust: None }
     }
 
     /// The key of the memory.
@@ -280,10 +281,6 @@ pub struct Changes {
     pub failures: Option<u32>,
     /// New notice for the next inbox entry (`Some(None)` clears it).
     pub notice: Option<Option<String>>,
-    /// What the outward tools do that it calls; added to the life row.
-    pub used: ToolLabels,
-    /// Whether the life row forgets what the tools do that it has called before.
-    pub forget_used: bool,
     /// With [`CommitKind::Start`]: refuse it if a requester of the open cycle has sent an urgent event that is not
     /// taken yet.
     pub barrier: bool,
@@ -313,8 +310,6 @@ impl Changes {
             settle: Vec::new(),
             blame: false,
             calls: Vec::new(),
-            used: ToolLabels::default(),
-            forget_used: false,
             call_changes: Vec::new(),
             inward: Inward::default(),
             cause: Cause::default(),
@@ -474,7 +469,7 @@ pub enum CommitOutcome {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::{Principal, Trust};
+    use crate::event::Principal;
     use crate::id::{EntityId, MessageId, RootId};
     use uuid::Uuid;
 

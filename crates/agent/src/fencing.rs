@@ -469,6 +469,7 @@ mod tests {
             awaited: true,
             state: crate::call::CallState::Done,
             outcome: None,
+            trust: crate::event::Trust::Member,
         }
     }
 

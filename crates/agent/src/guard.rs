@@ -1,8 +1,9 @@
-//! The guard: which outward calls are refused, or need a person, while strangers' text is in what the model reads.
+//! The guard: which calls are refused, or need a person, while strangers' text is in what the model reads.
 //!
 //! A model does what a text tells it, whoever wrote it. Harm needs three things: a stranger's text (the view is
-//! tainted), something that is not public (a `private` tool was used), and a way out (a tool that `exfiltrates`). Two
-//! of them may meet, all three may not. Must not know how a tool is run, nor who labelled it.
+//! tainted), something that is not for everyone (nearly always: `shown` says what), and a way out (a tool that
+//! `exfiltrates`, or a message into a space of which a server outside is told). While the first two are in what a request
+//! shows, nothing takes the third without a person. Must not know how a tool is run, nor who labelled it.
 
 use std::sync::Arc;
 
@@ -17,7 +18,13 @@ use crate::event::Trust;
 use crate::id::CycleId;
 use crate::life::{Activation, Goal, Window};
 use crate::plan::Plan;
-use crate::tool::{ToolLabel, ToolLabels, ToolSpec};
+use crate::tool::{ToolLabel, ToolSpec};
+
+mod given;
+mod shown;
+
+pub use given::{address, names_address};
+pub use shown::{Private, Shown, of_facts};
 
 /// How an agent's outward calls are guarded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr)]
@@ -53,8 +60,8 @@ pub struct Clearing {
     pub memories: Vec<String>,
 }
 
-/// Takes strangers' text out of what an agent's model reads, and forgets which tools it has used. The log stays as it is. For an
-/// agent without an open cycle.
+/// Takes strangers' text out of what an agent's model reads. The log stays as it is, and what the view still shows counts as
+/// before. For an agent without an open cycle.
 pub fn clear(activation: &Activation, now: Timestamp) -> Clearing {
     let Activation { life, view, window, facts, .. } = activation;
     let window = match window {
@@ -64,7 +71,6 @@ pub fn clear(activation: &Activation, now: Timestamp) -> Clearing {
     let last = window.last().map_or(CycleId(uuid::Uuid::nil()), |entry| entry.cycle);
     let mut changes = Changes::new(CommitKind::View, last, 0, life.commit_n, now);
     changes.view = compaction::cleared(view, window);
-    changes.forget_used = true;
     let gone = |entry: &&Arc<Entry>| changes.view.as_ref().is_some_and(|view| !view.shows(entry.seq));
     let entries = window.iter().filter(gone).count();
     let goals: Vec<&Goal> = facts.goals.iter().filter(|goal| goal.trust == Trust::Outside).collect();
@@ -89,24 +95,56 @@ pub enum GuardVerdict {
     Refused(String),
 }
 
-/// What an agent's next call could do harm with.
+/// What the next request of an agent with these tools shows.
+pub fn exposure(activation: &Activation, tools: &[ToolSpec]) -> Exposure {
+    let Activation { view, window, facts, recent, waiting, .. } = activation;
+    let window = match window {
+        Window::Loaded(window) => window.as_slice(),
+        Window::Unchanged => &[],
+    };
+    let entries = window.iter().map(|entry| Shown::Entry(entry));
+    let facts = of_facts(facts, recent).chain(waiting.iter().map(Shown::Waiting));
+    Exposure::of(std::iter::once(Shown::Summary(view)).chain(entries).chain(facts), tools)
+}
+
+/// How what a call is given leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WayOut {
+    /// It does not, or a person gave exactly what leaves.
+    None,
+    /// The tool can send it out.
+    Tool,
+    /// It is posted in a space of which a server outside is told.
+    Space,
+}
+
+/// What an agent's next call could do harm with: what its request shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exposure {
-    /// The lowest trust of what the model reads.
+    /// The lowest trust of it.
     pub trust: Trust,
-    /// What the outward tools that the agent has called do.
-    pub used: ToolLabels,
+    /// What in it is not for everyone.
+    pub private: Option<Private>,
 }
 
 impl Exposure {
+    /// Of a request that shows all this, and these tools, to an agent. The config does not count: its operator wrote it.
+    pub fn of<'a>(shown: impl IntoIterator<Item = Shown<'a>>, tools: &'a [ToolSpec]) -> Self {
+        let nothing = Self { trust: Trust::Operator, private: None };
+        shown.into_iter().chain(tools.iter().map(Shown::Tool)).fold(nothing, |known, piece| Self {
+            trust: piece.trust().map_or(known.trust, |trust| known.trust.min(trust)),
+            private: known.private.or_else(|| piece.private(tools)),
+        })
+    }
+
     /// Whether strangers' text is in what the model reads.
     pub fn is_tainted(&self) -> bool {
         self.trust == Trust::Outside
     }
 
     /// Whether a call of this tool may run.
-    pub fn verdict(&self, mode: GuardMode, tool: &ToolSpec) -> GuardVerdict {
-        if mode == GuardMode::Off || !self.is_tainted() || tool.effect == Effect::Inward {
+    pub fn verdict(&self, mode: GuardMode, tool: &ToolSpec, way_out: WayOut) -> GuardVerdict {
+        if mode == GuardMode::Off || !self.is_tainted() {
             return GuardVerdict::Free;
         }
         let name = &tool.name;
@@ -115,20 +153,20 @@ impl Exposure {
             return GuardVerdict::Refused(refused(name, why));
         }
         // A call that reads what is private and sends it is both at once.
-        let after = self.used.with(tool.labels);
-        let meets = after.has(ToolLabel::Private) && after.has(ToolLabel::Exfiltrates);
-        let (own, why) = match (tool.labels.has(ToolLabel::Private), tool.labels.has(ToolLabel::Exfiltrates))
-        {
-            (true, true) => ("it reads what is not public and can send it out", ""),
-            (false, true) => ("it can send out what was read before", ", and what is not public was read"),
-            (true, false) => ("it reads what is not public", ", and a tool was used that can send it out"),
-            (false, false) => return GuardVerdict::Free,
+        let reads = || tool.labels.has(ToolLabel::Private).then_some(Private::Outcome);
+        let Some(private) = self.private.or_else(reads) else { return GuardVerdict::Free };
+        let private = private.as_words();
+        let why = match way_out {
+            WayOut::None => return GuardVerdict::Free,
+            WayOut::Tool => format!("it can send out {private}"),
+            WayOut::Space => {
+                format!("a server outside is told what is posted there, which could be {private}")
+            }
         };
         match mode {
-            _ if !meets => GuardVerdict::Free,
-            GuardMode::Strict => GuardVerdict::Refused(refused(name, &format!("{own}{why}"))),
+            GuardMode::Strict => GuardVerdict::Refused(refused(name, &why)),
             GuardMode::Ask | GuardMode::Off => {
-                GuardVerdict::Asks(format!("the agent has read text of strangers; `{name}`: {own}{why}"))
+                GuardVerdict::Asks(format!("the agent has read text of strangers; `{name}`: {why}"))
             }
         }
     }
@@ -166,45 +204,47 @@ mod tests {
     }
 
     #[test]
-    fn what_is_private_and_a_way_out_never_meet_while_strangers_text_is_read() {
-        use ToolLabel::{Exfiltrates, Outside, Private};
-        let all = [
-            &[][..],
-            &[Private],
+    fn what_is_private_takes_no_way_out_while_strangers_text_is_read() {
+        use ToolLabel::{Exfiltrates, Outside, Private as Reads};
+        let all: [&[ToolLabel]; 8] = [
+            &[],
+            &[Reads],
             &[Exfiltrates],
             &[Outside],
-            &[Private, Exfiltrates],
+            &[Reads, Exfiltrates],
             &[Exfiltrates, Outside],
-            &[Private, Outside],
-            &[Private, Exfiltrates, Outside],
+            &[Reads, Outside],
+            &[Reads, Exfiltrates, Outside],
         ];
-        for used in all {
+        let kinds = [Private::Summary, Private::Told, Private::Own, Private::Outcome, Private::Notes];
+        for private in kinds.map(Some).into_iter().chain([None]) {
             for labels in all {
                 for trust in [Trust::Outside, Trust::Agent, Trust::Member, Trust::Operator] {
-                    let exposure = Exposure { trust, used: used.iter().copied().collect() };
-                    let tool = tool(Effect::ReadOnly, labels);
-                    let has = |label| labels.contains(&label) || used.contains(&label);
-                    let adds = labels.contains(&Private) || labels.contains(&Exfiltrates);
-                    let expected = trust == Trust::Outside && adds && has(Private) && has(Exfiltrates);
-                    let asks = matches!(exposure.verdict(GuardMode::Ask, &tool), GuardVerdict::Asks(_));
-                    assert_eq!(asks, expected, "{used:?} then {labels:?} with {trust:?}");
-                    let refused = exposure.verdict(GuardMode::Strict, &tool);
-                    assert_eq!(matches!(refused, GuardVerdict::Refused(_)), expected);
-                    assert_eq!(exposure.verdict(GuardMode::Off, &tool), GuardVerdict::Free);
+                    for way_out in [WayOut::None, WayOut::Tool, WayOut::Space] {
+                        let (exposure, tool) = (Exposure { trust, private }, tool(Effect::ReadOnly, labels));
+                        let has = private.is_some() || labels.contains(&Reads);
+                        let expected = trust == Trust::Outside && has && way_out != WayOut::None;
+                        let asks = exposure.verdict(GuardMode::Ask, &tool, way_out);
+                        assert_eq!(matches!(asks, GuardVerdict::Asks(_)), expected, "{labels:?}, {trust:?}");
+                        let refused = exposure.verdict(GuardMode::Strict, &tool, way_out);
+                        assert_eq!(matches!(refused, GuardVerdict::Refused(_)), expected);
+                        assert_eq!(exposure.verdict(GuardMode::Off, &tool, way_out), GuardVerdict::Free);
+                    }
                 }
             }
         }
     }
 
     #[test]
-    fn a_strict_guard_refuses_what_cannot_be_undone_and_no_guard_refuses_an_inward_call() {
-        let tainted = Exposure { trust: Trust::Outside, used: ToolLabels::all() };
+    fn a_strict_guard_refuses_what_cannot_be_undone() {
+        let tainted = Exposure { trust: Trust::Outside, private: Some(Private::Told) };
         let clean = Exposure { trust: Trust::Agent, ..tainted };
         let harmless = tool(Effect::Unsafe, &[]);
-        assert!(matches!(tainted.verdict(GuardMode::Strict, &harmless), GuardVerdict::Refused(_)));
-        assert_eq!(tainted.verdict(GuardMode::Ask, &harmless), GuardVerdict::Free);
-        assert_eq!(clean.verdict(GuardMode::Strict, &harmless), GuardVerdict::Free);
-        let inward = tool(Effect::Inward, &ToolLabel::ALL);
-        assert_eq!(tainted.verdict(GuardMode::Strict, &inward), GuardVerdict::Free);
+        let strict = |exposure: Exposure| exposure.verdict(GuardMode::Strict, &harmless, WayOut::None);
+        assert!(matches!(strict(tainted), GuardVerdict::Refused(_)));
+        assert_eq!(tainted.verdict(GuardMode::Ask, &harmless, WayOut::None), GuardVerdict::Free);
+        assert_eq!(strict(clean), GuardVerdict::Free);
+        let inward = tool(Effect::Inward, &[]);
+        assert_eq!(tainted.verdict(GuardMode::Strict, &inward, WayOut::None), GuardVerdict::Free);
     }
 }

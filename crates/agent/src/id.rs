@@ -208,9 +208,26 @@ pub fn hex(bytes: &[u8]) -> String {
     text
 }
 
+/// The bytes of a hexadecimal text in either case; `None` if it is none.
+pub fn unhex(text: &str) -> Option<Vec<u8>> {
+    let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+    let (pairs, []) = text.as_bytes().as_chunks::<2>() else { return None };
+    pairs.iter().map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?)).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn hexadecimal_text_is_read_in_either_case_and_nothing_else_is() {
+        let bytes = [0x00, 0x1f, 0xab, 0xff];
+        assert_eq!(unhex(&hex(&bytes)), Some(bytes.to_vec()));
+        assert_eq!((unhex("aB"), unhex("")), (Some(vec![0xab]), Some(Vec::new())));
+        for bad in ["a", "abc", "+f", " 1", "0x", "é", "1é1", "zz"] {
+            assert_eq!(unhex(bad), None, "{bad}");
+        }
+    }
 
     #[test]
     fn a_call_id_depends_only_on_agent_cycle_step_and_index() {

@@ -17,7 +17,6 @@ use crate::limits::STEP_RECORDS_KEPT_MAX;
 use crate::memory::Memory;
 use crate::plan::Plan;
 use crate::run::{StepRecord, Usage};
-use crate::tool::ToolLabels;
 
 /// Whether an agent may run at all.
 #[derive(
@@ -133,9 +132,6 @@ pub struct OpenCycle {
     pub hop: u32,
     /// Lowest trust of the events it read.
     pub trust: Trust,
-    /// Lowest trust of the entries that it has appended: its events, what the workspace quoted beside them, outcomes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub read: Option<Trust>,
     /// Description of why the agent woke, for the run.
     pub woke_for: String,
     /// Tokens as they are paid: sent and generated in all of its requests, cached ones at their share of the price.
@@ -217,7 +213,6 @@ impl OpenCycle {
             root: RootId(String::new()),
             hop: 1,
             trust: Trust::Outside,
-            read: None,
             woke_for: String::new(),
             tokens: 0,
             mistakes: 0,
@@ -251,17 +246,6 @@ impl OpenCycle {
                 self.addressed.push(space);
             }
         }
-    }
-
-    /// The lowest trust of all that it has read so far. Unlike `trust`, this includes outcomes.
-    pub fn lowest_trust(&self) -> Trust {
-        self.read.map_or(self.trust, |read| read.min(self.trust))
-    }
-
-    /// It has appended these entries.
-    pub fn note_read<'a>(&mut self, entries: impl IntoIterator<Item = &'a Entry>) {
-        let lowest = entries.into_iter().map(|entry| entry.trust).chain(self.read).min();
-        self.read = lowest;
     }
 
     /// Step records to move to rows of their own with the decision that added the newest record: these records no
@@ -357,8 +341,6 @@ pub struct Life {
     pub failures: u32,
     /// Notice to show in the next inbox entry, for example that work was interrupted.
     pub notice: Option<String>,
-    /// What the outward tools do that it has called since its history began or its guard was cleared.
-    pub used: ToolLabels,
     /// The open cycle.
     pub open: Option<OpenCycle>,
     /// The agent may not run before this time (`inbox_head.hold_until`), even if events wait. Only a cancel overrides
@@ -424,6 +406,8 @@ pub struct SpaceFacts {
     pub members: Vec<Member>,
     /// Number of further members.
     pub more_members: usize,
+    /// Whether a server outside is told what is posted there.
+    pub told: bool,
 }
 
 /// The facts from which the workspace is rendered and against which inward tools are checked.
@@ -444,6 +428,10 @@ pub struct Facts {
     pub plans: Vec<Plan>,
     /// Its detached calls at the start of the activation.
     pub pending: Vec<PendingCall>,
+    /// Whether a server outside is told what it posts anywhere.
+    pub told: bool,
+    /// Whether one is told what is posted in some of its further spaces.
+    pub more_told: bool,
 }
 
 /// A call whose outcome will arrive as an event.
@@ -474,6 +462,13 @@ impl Facts {
             _ => None,
         };
         active.or(only)
+    }
+
+    /// Whether a server outside is told what the agent posts in that space; `None`: in some space or other.
+    pub fn is_told(&self, space: Option<SpaceId>) -> bool {
+        let told = |id| self.space(id).map_or(self.more_told, |facts| facts.told);
+        let any = || self.more_told || self.spaces.iter().any(|facts| facts.told);
+        self.told || space.map_or_else(any, told)
     }
 
     /// A space of the agent by id, handle or display name (both case-insensitive). A display name matches only if it is

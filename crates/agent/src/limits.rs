@@ -237,8 +237,9 @@ pub const RECENT_TEXT_MAX_BYTES: usize = 1024;
 pub const RECENT_TEXT_MIN_BYTES: usize = 80;
 /// Context window assumed for a hosted model that states none, in tokens.
 pub const WINDOW_HOSTED: u32 = 128_000;
-/// Context window assumed for a local model that states none, in tokens.
-pub const WINDOW_LOCAL: u32 = 8_192;
+/// Context window assumed for a local model that states none, in tokens: the least that servers use by themselves. Those that cut
+/// what does not fit cut the beginning, and say nothing.
+pub const WINDOW_LOCAL: u32 = 4_096;
 /// Tokens of the history that are shown in any window, so that there is room for one exchange.
 pub const EXCHANGE_MIN_TOKENS: u64 = 512;
 /// Percentage of the budget above which the view is cut.
@@ -303,6 +304,8 @@ pub const BREAKER_SPREAD_MS: u64 = 200;
 pub const BREAKER_SPREAD_MAX_MS: u64 = 30_000;
 /// Retries of a store that is busy, per commit.
 pub const STORE_RETRIES: u32 = 8;
+/// Attempts more that a failing request gets before the next model under `fallback` is called.
+pub const RETRIES_BEFORE_FALLBACK: u32 = 1;
 /// First pause between two attempts; it doubles each time.
 pub const BACKOFF_BASE_MS: u64 = 1_000;
 /// Longest pause between two attempts within one activation.
@@ -326,6 +329,13 @@ pub const LATE_MS: u64 = 15 * 60 * 1000;
 pub const DETACHED_BATCH: u32 = 32;
 /// Server starts that run a detached call again before it is abandoned.
 pub const DETACHED_ATTEMPTS: u32 = 3;
+/// Models whose tokens are calibrated; of more, the others begin anew.
+pub const CALIBRATED_MODELS_MAX: usize = 1_024;
+/// Outcomes of calls that must not be repeated which one node keeps while the store does not take them. Fewer can
+/// exist: each agent that is awake runs one such call at a time, and none begins while the store refuses commits.
+pub const UNSTORED_OUTCOMES_MAX: usize = 4_096;
+/// Texts of these outcomes; beyond it only the beginning and the end of a text are kept.
+pub const UNSTORED_OUTCOMES_MAX_BYTES: usize = 64 * 1024 * 1024;
 /// Text of an outcome in an event; the call's row has the full text.
 pub const RESULT_MAX_BYTES: usize = 16 * 1024;
 
@@ -451,6 +461,10 @@ pub const KEY_CACHE_MAX: usize = 256;
 pub const KEY_CACHE_MS: u64 = 1_000;
 /// How exactly the last use of an API key is known: it is written at most this often for each key.
 pub const KEY_USED_MS: u64 = 60_000;
+/// How long an `Idempotency-Key` is kept: 30 days.
+pub const REQUEST_KEY_MS: u64 = 30 * 24 * 60 * 60 * 1000;
+/// Idempotency keys that are too old and forgotten with each new one.
+pub const REQUEST_KEYS_FORGOTTEN: u32 = 4;
 /// Longest time for which a rotated key stays valid beside its successor: 30 days.
 pub const KEY_OVERLAP_MAX_S: u64 = 30 * 24 * 60 * 60;
 /// How long it stays valid if the request does not say: one day.

@@ -162,7 +162,7 @@ mod tests {
     }
 
     fn pin(key: &str, value: &str, pin: Option<bool>) -> MemoryChange {
-        MemoryChange::Set { key: key.into(), value: value.into(), importance: None, pin }
+        MemoryChange::Set { key: key.into(), value: value.into(), importance: None, pin, trust: None }
     }
 
     #[test]

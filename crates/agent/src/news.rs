@@ -52,16 +52,17 @@ pub fn of_dead_event(event: &EventId, agent: &str, reason: Option<&str>, at: Tim
     body(NewsKind::Alert, at, &data)
 }
 
-/// A call of that agent waits for a person, with all that the person must see. `space` is where its card is.
+/// A call of that agent waits for a person. Who asks, for what tool and why: never what the agent wrote (the arguments of a call,
+/// the text of a question), which nobody has approved to leave. `space` is where the card with all of it is.
 pub fn of_asked_call(call: &CallRow, asked: &Approval, agent: &str, space: Option<&str>) -> String {
+    let why = if asked.question { "the agent asks a person" } else { asked.why.as_str() };
     let data = json!({
         "call": call.id,
         "agent": agent,
         "space": space,
         "kind": asked.kind.as_str(),
         "tool": call.tool,
-        "arguments": call.arguments,
-        "why": asked.why,
+        "why": why,
         "hash": asked.hash,
         "expires_at": asked.expires_at,
     });
@@ -104,6 +105,52 @@ pub fn after_failure(failure: &SendFailure, at: Timestamp, attempts: u32, now: T
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::approval::{AskKind, Patience};
+    use crate::call::{CallState, Effect, Runner};
+    use crate::event::Trust;
+    use crate::id::CycleId;
+
+    #[test]
+    fn news_of_a_call_that_waits_say_nothing_that_the_agent_wrote() {
+        let (secret, patience) = ("the code is 4711", Patience { pause_ms: 1, expires_ms: 2 });
+        let asked = |question| Approval {
+            question,
+            options: vec![secret.to_owned()],
+            schema: Some(json!({"title": secret})),
+            ..Approval::wanted(
+                AskKind::Text,
+                if question { secret } else { "the config wants it" }.into(),
+                "h".into(),
+                patience,
+                Timestamp::UNIX_EPOCH,
+            )
+        };
+        let call = CallRow {
+            id: CallId("c1".into()),
+            cycle: CycleId(uuid::Uuid::nil()),
+            step: 0,
+            index: 0,
+            tool: "pay".into(),
+            arguments: json!({"note": secret}).to_string(),
+            effect: Effect::Unsafe,
+            tool_version: "1".into(),
+            runner: Runner::Node,
+            claim: None,
+            approval: None,
+            by_rule: None,
+            awaited: true,
+            state: CallState::Planned,
+            outcome: None,
+            trust: Trust::Outside,
+        };
+        for question in [true, false] {
+            let told = of_asked_call(&call, &asked(question), "ada", Some("home"));
+            assert!(!told.contains("4711"), "{told}");
+            let told: Value = serde_json::from_str(&told).unwrap();
+            let why = if question { "the agent asks a person" } else { "the config wants it" };
+            assert_eq!((&told["data"]["tool"], &told["data"]["why"]), (&json!("pay"), &json!(why)));
+        }
+    }
 
     #[test]
     fn only_news_of_a_call_that_waits_get_a_link() {

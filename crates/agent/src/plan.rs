@@ -213,9 +213,14 @@ pub enum BadPlan {
     AfterInFile,
     /// The expression is invalid.
     #[error(
-        "`{0}` is not a cron expression of five fields (minute, hour, day, month, weekday), such as `30 9 * * 1-5`"
+        "`cron`: wanted five fields (minute, hour, day, month, weekday) such as `30 9 * * 1-5`, got `{got}`: {why}"
     )]
-    Cron(String),
+    Cron {
+        /// What was given.
+        got: String,
+        /// What is wrong with it.
+        why: String,
+    },
     /// The expression names a day that does not exist.
     #[error("`{0}` never fires: no such day comes")]
     NeverFires(String),

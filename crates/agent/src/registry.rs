@@ -86,7 +86,7 @@ pub fn change_memory(
         MemoryChange::Set { .. } => fits(change),
         MemoryChange::Mark { key, pin, .. } => {
             let value = has.map(|memory| memory.value.clone()).unwrap_or_default();
-            fits(&MemoryChange::Set { key: key.clone(), value, importance: None, pin: *pin })
+            fits(&MemoryChange::Set { key: key.clone(), value, importance: None, pin: *pin, trust: None })
         }
         MemoryChange::Used { .. } | MemoryChange::Delete { .. } => Ok(()),
     }
@@ -288,6 +288,7 @@ mod tests {
             value: value.into(),
             importance: None,
             pin: Some(pin),
+            trust: None,
         };
         let long = "v".repeat(limits::PINNED_MEMORIES_MAX_BYTES);
         let refused = change_memory(ADA, Active, &pin(&long, true), None, 0, &[]).unwrap_err();

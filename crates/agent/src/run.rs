@@ -99,7 +99,7 @@ pub struct SentRequest {
     pub view: u64,
     /// Its tokens by the estimate.
     pub tokens: u64,
-    /// The lowest trust of what it showed of the history, the summary included; `None` if it showed nothing.
+    /// The lowest trust of all that it showed; `None` in rows of earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trust: Option<Trust>,
     /// The first thing in which it differs from the request before, if it does not extend it although the view is the

@@ -30,6 +30,8 @@ pub mod names {
     pub const ASK_PERSON: &str = "ask_person";
     /// Makes a space the active one.
     pub const ENTER_SPACE: &str = "enter_space";
+    /// Reads a page of the public web.
+    pub const FETCH_PAGE: &str = "fetch_page";
 }
 
 /// What a tool does with what an agent knows.
@@ -129,7 +131,7 @@ pub struct ToolSpec {
     pub asynchronous: bool,
     /// Incremented when the arguments or the behavior change.
     pub version: String,
-    /// What it does with what the agent knows; an inward tool has none.
+    /// What it does with what the agent knows.
     pub labels: ToolLabels,
     /// The version that a worker must have to run it; `None` if the server runs it.
     pub worker: Option<String>,

@@ -60,6 +60,8 @@ pub enum AlertKind {
     SummaryRefused,
     /// What every request has leaves no room for an exchange in the model's window.
     WindowOverfull,
+    /// The model's server cuts what it is sent: its window is smaller than the one that was known.
+    WindowCut,
 }
 
 impl AlertKind {

@@ -260,7 +260,10 @@ mod tests {
         };
         let members =
             vec![member(entity(1, "ada", EntityKind::Agent)), member(entity(2, "husam", EntityKind::Human))];
-        Facts { spaces: vec![SpaceFacts { space, members, more_members: 0 }], ..Facts::default() }
+        Facts {
+            spaces: vec![SpaceFacts { space, members, more_members: 0, told: false }],
+            ..Facts::default()
+        }
     }
 
     fn moment<'a>(me: &'a Entity, facts: &'a Facts, active: Option<SpaceId>) -> Moment<'a> {
@@ -448,7 +451,7 @@ mod tests {
         // Memories take all the room that the messages leave.
         let memories = (0..50).map(|n| memory(&format!("k{n}"), &"v".repeat(200))).collect();
         let facts = Facts { memories, ..facts };
-        let small = crate::tokens::bytes_within(u64::from(limits::WINDOW_LOCAL) / limits::WORKSPACE_SHARE);
+        let small = crate::tokens::bytes_within(8_192 / limits::WORKSPACE_SHARE);
         for (room, shown) in [(0, 1), (small, 2), (limits::WORKSPACE_MAX_BYTES, 5)] {
             let text = Moment { recent: &long, room, ..moment(&me, &facts, None) }.whole().unwrap().text;
             assert!(text.len() <= room.max(600), "{room}: {}", text.len());

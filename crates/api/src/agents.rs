@@ -419,6 +419,10 @@ pub struct MemoryValue {
     pub importance: Option<Importance>,
     /// Whether it is shown in every cycle: at most 64 memories, together 4 KiB. Left out: as before, for a new one not.
     pub pinned: Option<bool>,
+    /// With `value`: how far it can be trusted, for the copy of another agent's memory. Left out: `operator`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<names::Trust>)]
+    pub trust: Option<Trust>,
 }
 
 /// A space of an agent.

@@ -85,6 +85,10 @@ pub struct ApprovalJson {
     /// A link with which anybody can answer the call, once; only if it was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link: Option<String>,
+    /// Only in the reply to an answer with `remember_until`: whether a person is asked about further calls all the same, as long
+    /// as strangers' text is in what the agent reads.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guard_asks: Option<bool>,
 }
 
 impl ApprovalJson {
@@ -121,6 +125,7 @@ impl ApprovalJson {
             status: row.outcome.as_ref().map(|outcome| outcome.status),
             outcome: row.outcome.as_ref().map(|outcome| bound(&outcome.text)),
             link: None,
+            guard_asks: None,
         })
     }
 }
@@ -209,6 +214,8 @@ pub struct ApprovalRuleJson {
     pub until: Timestamp,
     /// Whether it also counts while the agent has read strangers' text.
     pub tainted: bool,
+    /// Whether a person is asked all the same now: strangers' text is in what the agent reads, and the rule is not for that.
+    pub guard_asks: bool,
     /// Who gave it.
     pub by: String,
     /// When.
@@ -216,9 +223,10 @@ pub struct ApprovalRuleJson {
 }
 
 impl ApprovalRuleJson {
-    /// The JSON of a rule.
-    pub fn of(rule: ApprovalRule, agent_name: String, space_name: Option<String>) -> Self {
+    /// The JSON of a rule of an agent, in whose view strangers' text now is or is not.
+    pub fn of(rule: ApprovalRule, agent_name: String, space_name: Option<String>, strangers: bool) -> Self {
+        let guard_asks = rule.is_overruled(strangers);
         let ApprovalRule { agent, tool, version, space, until, tainted, by, person: _, at } = rule;
-        Self { agent, agent_name, tool, version, space, space_name, until, tainted, by, at }
+        Self { agent, agent_name, tool, version, space, space_name, until, tainted, guard_asks, by, at }
     }
 }

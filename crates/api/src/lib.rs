@@ -114,6 +114,14 @@ pub struct PageJson<T> {
     pub next: Option<String>,
 }
 
+/// The query of a list that has pages.
+pub trait Paged: Serialize + serde::de::DeserializeOwned {
+    /// The wanted number of items.
+    fn limit(&self) -> Option<u32>;
+    /// `next` of the previous page.
+    fn cursor(&self) -> Option<&str>;
+}
+
 /// Defines the query of a list: its own parameters, then the number of items. A `paged` list has a cursor.
 macro_rules! query {
     ($(#[$doc:meta])* paged $name:ident { $($(#[$about:meta])* $field:ident: $type:ident,)* }) => {
@@ -123,6 +131,16 @@ macro_rules! query {
                 $($(#[$about])* $field: $type,)*
                 /// `next` of the previous page. Default: the first page.
                 cursor: String,
+            }
+        }
+
+        impl Paged for $name {
+            fn limit(&self) -> Option<u32> {
+                self.limit
+            }
+
+            fn cursor(&self) -> Option<&str> {
+                self.cursor.as_deref()
             }
         }
     };

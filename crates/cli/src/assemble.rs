@@ -15,15 +15,20 @@ use storage::sqlite::Sqlite;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tools::ToolKit;
+use tools::child::Holder;
 use tools::connector::{Connector, OwnAddress};
 use tools::courier::SignedCourier;
 use tools::hook::ServerHooks;
-use tools::mcp::{McpServer, McpServerConfig};
+use tools::mcp::{McpHost, McpServer, McpServerConfig};
 
 use crate::errors::{Exit, Failure, Result};
 use crate::link_key;
+use crate::model::connect_as_set;
 use crate::settings::Settings;
 use crate::tool_secrets::ToolSecrets;
+
+/// The folder of the homes of MCP servers, in the data directory.
+const MCP_HOMES: &str = "mcp";
 
 pub(crate) struct LocalServer {
     store: Sqlite,
@@ -40,8 +45,9 @@ pub(crate) fn kit(settings: &Settings, listen: Option<SocketAddr>) -> Result<Arc
         None => connector(settings)?,
     };
     let (connector, secrets) = (Arc::new(connector), Arc::new(ToolSecrets::of(settings)));
+    let host = mcp_host(settings);
     let servers = settings.mcp.iter().map(|(name, config)| {
-        let server = mcp_server(settings, name, config.clone(), &connector, &secrets)?;
+        let server = mcp_server(name, config.clone(), &connector, &secrets, &host)?;
         Ok(Arc::new(server))
     });
     let kit =
@@ -49,13 +55,10 @@ pub(crate) fn kit(settings: &Settings, listen: Option<SocketAddr>) -> Result<Arc
     Ok(Arc::new(kit))
 }
 
-/// The connector of all tools, which also trusts the authorities in `ca_file`.
+/// The connector of all tools.
 pub(crate) fn connector(settings: &Settings) -> Result<Connector> {
-    let connector = Connector::default();
-    let Some(file) = settings.get("ca_file").value.as_str() else { return Ok(connector) };
-    let pem = std::fs::read(file).map_err(|error| error.to_string());
-    pem.and_then(|pem| connector.trusting(&pem))
-        .map_err(|why| Failure::usage(format!("cannot use `{file}` as `ca_file`: {why}")))
+    connect_as_set(settings)?;
+    Ok(Connector::default())
 }
 
 /// The same for a server that listens there. Neither what agents ask for nor what targets are told goes to its API.
@@ -65,16 +68,21 @@ fn connector_of_server(settings: &Settings, listen: SocketAddr) -> Result<Connec
     Ok(connector(settings)?.sparing(OwnAddress::new(&names, listen)))
 }
 
-/// An MCP server of the settings. Its process does not see the data directory.
+/// Where the processes of MCP servers run. They do not see the data directory, but for their own home there.
+pub(crate) fn mcp_host(settings: &Settings) -> Arc<McpHost> {
+    let data_dir = settings.data_dir();
+    Arc::new(McpHost::new(Holder::default(), data_dir.join(MCP_HOMES), vec![data_dir.to_owned()]))
+}
+
+/// An MCP server of the settings.
 pub(crate) fn mcp_server(
-    settings: &Settings,
     name: &str,
     config: McpServerConfig,
     connector: &Arc<Connector>,
     secrets: &Arc<ToolSecrets>,
+    host: &Arc<McpHost>,
 ) -> Result<McpServer> {
-    let hidden = vec![settings.data_dir().to_owned()];
-    let server = McpServer::new(name, config, connector.clone(), secrets.clone(), hidden);
+    let server = McpServer::new(name, config, connector.clone(), secrets.clone(), host.clone());
     server.map_err(|mistakes| {
         let lines: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
         Failure::usage(lines.join("\n"))

@@ -3,11 +3,14 @@
 
 use std::ffi::OsString;
 use std::fmt;
+use std::sync::OnceLock;
 
 use agent::config::nearest;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use client::ErrorClass;
 use serde_json::{Value, json};
+
+use crate::args::Global;
 
 /// The exit codes. Scripts rely on the numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +33,31 @@ pub(crate) enum Exit {
     NoReply = 7,
 }
 
+/// The options that every command of this project needs, because this one was given them.
+static OPTIONS: OnceLock<String> = OnceLock::new();
+
+/// Notes which server this command is about, for the commands that it advises.
+pub(crate) fn advise_for(global: &Global) {
+    let mut options = String::new();
+    for (name, path) in [("data-dir", &global.data_dir), ("config", &global.config)] {
+        if let Some(path) = path {
+            options.push_str(&format!(" --{name} {}", path.display()));
+        }
+    }
+    let _ = OPTIONS.set(options);
+}
+
+/// Advice whose commands of `viv` reach the server that this command is about.
+pub(crate) fn advice_with(options: &str, advice: &str) -> String {
+    let part = |(index, part): (usize, &str)| match part.strip_prefix("viv ") {
+        Some(_) if index % 2 == 1 && !part.contains(" --data-dir ") && !part.contains(" --help") => {
+            format!("{part}{options}")
+        }
+        _ => part.to_owned(),
+    };
+    advice.split('`').enumerate().map(part).collect::<Vec<_>>().join("`")
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Failure {
     pub(crate) exit: Exit,
@@ -41,6 +69,17 @@ pub(crate) struct Failure {
 }
 
 pub(crate) type Result<T> = std::result::Result<T, Failure>;
+
+/// What the server says is missing, and the command that lists what there is.
+const LISTED: [(&str, &str); 7] = [
+    ("no hook ", "hooks"),
+    ("no target ", "targets"),
+    ("no tool ", "tools"),
+    ("no MCP server ", "mcp"),
+    ("no plan ", "plans"),
+    ("no call ", "approvals --all"),
+    ("no space ", "spaces"),
+];
 
 impl Failure {
     pub(crate) fn new(exit: Exit, code: &str, message: impl Into<String>) -> Self {
@@ -85,14 +124,13 @@ impl Failure {
         }
         match (path.as_str(), self.exit) {
             ("viv keys rotate" | "viv keys revoke", Exit::NotFound) => {
-                self.hint("`viv keys list` lists the keys with their ids")
+                self.hint("`viv keys` lists the keys with their ids")
             }
             (_, Exit::Usage) => self.hint(format!("`{path} --help` explains it")),
-            (_, Exit::NotFound) if self.message.starts_with("no hook ") => {
-                self.hint("`viv hooks` lists all hooks")
-            }
-            (_, Exit::NotFound) if self.message.starts_with("no target ") => {
-                self.hint("`viv targets` lists all targets")
+            (_, Exit::NotFound)
+                if let Some((_, noun)) = LISTED.iter().find(|(is, _)| self.message.starts_with(is)) =>
+            {
+                self.hint(format!("`viv {noun}` lists all"))
             }
             ("viv hooks send", Exit::Refused) => self.hint(
                 "`viv hooks show NAME` shows what the hook wants, `viv hooks log NAME` what it refused",
@@ -112,7 +150,11 @@ impl Failure {
 
     /// What to do: the hint given, else the default for the code, else the default for the exit code. So
     /// every failure has a hint.
-    pub(crate) fn advice(&self) -> &str {
+    pub(crate) fn advice(&self) -> String {
+        advice_with(OPTIONS.get().map_or("", String::as_str), self.general_advice())
+    }
+
+    fn general_advice(&self) -> &str {
         self.hint.as_deref().or_else(|| default_hint(&self.code)).unwrap_or(match self.exit {
             Exit::Answered | Exit::Failed => "`viv doctor` finds out what is wrong",
             Exit::Usage => "`viv --help` lists all commands, `viv COMMAND --help` explains one",
@@ -180,7 +222,8 @@ fn foreign(error: &clap::Error, path: &[String]) -> Option<String> {
         ([], "status") => "`viv ps` lists agents and what they do; `viv doctor` checks everything".to_owned(),
         ([], "down") => "`viv stop` stops the server; `viv agents cancel` ends a cycle".to_owned(),
         ([], "log") => {
-            "`viv logs` prints the server's log; `viv tail` prints what the agents did last".to_owned()
+            "`viv logs` prints the server's log; `viv watch --lines` prints what the agents did last"
+                .to_owned()
         }
         ([], "new" | "create") => {
             "`viv init` writes a project; `viv agents create` creates one agent".to_owned()
@@ -188,8 +231,7 @@ fn foreign(error: &clap::Error, path: &[String]) -> Option<String> {
         ([group @ ("keys" | "entities")], "new" | "create") => format!("did you mean `viv {group} add`?"),
         (["spaces"], "new" | "create" | "add") => "did you mean `viv spaces open`?".to_owned(),
         (["agents"], "new" | "add") => "did you mean `viv agents create`?".to_owned(),
-        ([group @ ("show" | "export")], name) => format!("did you mean `viv {group} agent {name}`?"),
-        (["memories", ..], _) => "the agent comes first, such as `viv memories ada set city Rome`".to_owned(),
+        (["show"], name) => format!("did you mean `viv show agent {name}`?"),
         (["chat"], name) if !name.starts_with('-') => {
             format!("name the space with `--space {name}`, or the agent with `--agent {name}`")
         }
@@ -225,13 +267,13 @@ fn default_hint(code: &str) -> Option<&'static str> {
         }
         "bad_config" => "`viv show agent NAME --json` shows every key with its value",
         "bad_handle" => "handles are a-z, 0-9, `_` and `-`, at most 40 characters",
-        "event_state" | "event_taken" => "`viv show inbox NAME` shows each event and its state",
+        "event_state" | "event_taken" => "`viv events list NAME` shows each event and its state",
         "forbidden" => {
             "set `VIV_KEY` to a key that may do this, or run it where the server runs; \
              a lost admin key is replaced with `viv keys admin --reset`"
         }
         "inbox_full" => {
-            "wait until the agent has processed its events: `viv show inbox NAME --state waiting`"
+            "wait until the agent has processed its events: `viv events list NAME --state waiting`"
         }
         "name_taken" => "choose another name; `viv entities` and `viv spaces` list those in use",
         "no_open_cycle" => "`viv ps` shows who is awake",
@@ -268,7 +310,7 @@ mod tests {
     fn hint(line: &str) -> String {
         let line: Vec<OsString> = line.split(' ').map(OsString::from).collect();
         let error = crate::args::command().try_get_matches_from(&line).unwrap_err();
-        Failure::bad_command_line(&error, &line).advice().to_owned()
+        Failure::bad_command_line(&error, &line).advice()
     }
 
     #[test]
@@ -291,9 +333,7 @@ mod tests {
             ("keys create", "`viv keys add`"),
             ("spaces create", "`viv spaces open`"),
             ("show chef", "`viv show agent chef`"),
-            ("export chef", "`viv export agent chef`"),
             ("chat kitchen", "`--space kitchen`"),
-            ("memories set chef a b", "`viv memories ada set city Rome`"),
         ] {
             let hint = hint(&format!("viv {line}"));
             assert!(hint.contains(ours), "{line}: {hint}");
@@ -305,7 +345,7 @@ mod tests {
         for (line, help) in [
             ("say hi --wait --timeout 0", "`viv say --help`"),
             ("--data-dir say ps --state awake", "`viv ps --help`"),
-            ("tail -n abc", "`viv tail --help`"),
+            ("watch -n abc", "`viv watch --help`"),
             ("keys add service:bad --expires tomorrow", "`viv keys add --help`"),
         ] {
             let hint = hint(&format!("viv {line}"));
@@ -317,18 +357,33 @@ mod tests {
     fn a_refused_hook_or_target_gets_a_hint_about_these() {
         let hint = |line: &str, exit, code, message: &str| {
             let line: Vec<OsString> = line.split(' ').map(OsString::from).collect();
-            Failure::new(exit, code, message).of_command(&line).advice().to_owned()
+            Failure::new(exit, code, message).of_command(&line).advice()
         };
         for (line, exit, message, words) in [
             ("viv hooks add ci --kind github", Exit::Refused, "no", "`viv hooks add --help`"),
             ("viv hooks send ci", Exit::Refused, "no", "`viv hooks show NAME`"),
-            ("viv hooks rm ci", Exit::NotFound, "no hook is called `ci`", "`viv hooks` lists"),
+            ("viv hooks remove ci", Exit::NotFound, "no hook is called `ci`", "`viv hooks` lists"),
             ("viv targets add a b --space c", Exit::Refused, "no", "`viv targets add --help`"),
-            ("viv targets rm a", Exit::NotFound, "no target is called `a`", "`viv targets` lists"),
+            ("viv targets remove a", Exit::NotFound, "no target is called `a`", "`viv targets` lists"),
             ("viv hooks add ci --to bob", Exit::NotFound, "no agent is called `bob`", "`viv agents`"),
         ] {
             let hint = hint(line, exit, "bad", message);
             assert!(hint.contains(words), "{line}: {hint}");
+        }
+    }
+
+    #[test]
+    fn advised_commands_are_about_the_same_server() {
+        let options = " --data-dir d";
+        for (advice, wanted) in [
+            ("`viv stop` stops it", "`viv stop --data-dir d` stops it"),
+            ("see `viv ps` or `viv ps --help`", "see `viv ps --data-dir d` or `viv ps --help`"),
+            ("set `x`, then `viv up`", "set `x`, then `viv up --data-dir d`"),
+            ("viv alone, `vivarium.toml`", "viv alone, `vivarium.toml`"),
+            ("`viv restore B --data-dir e`", "`viv restore B --data-dir e`"),
+        ] {
+            assert_eq!(advice_with(options, advice), wanted);
+            assert_eq!(advice_with("", advice), advice);
         }
     }
 

@@ -31,14 +31,17 @@ use clap::FromArgMatches;
 use clap::error::ErrorKind;
 use serde_json::json;
 
-use crate::args::{Cli, Command, ExportWhat, ImportWhat, IndexVerb};
+use crate::args::{Cli, Command, VerifyArgs};
 use crate::errors::{Exit, Failure, Result};
 use crate::output::Screen;
 use client::Client;
 
 fn main() -> ExitCode {
+    if let Some(ended) = tools::child::hold_if_asked() {
+        return ended;
+    }
     heap::limit_arenas();
-    let line = help_asked(std::env::args_os().collect());
+    let line = args::renamed(std::env::args_os().collect());
     let read =
         args::command().try_get_matches_from(&line).and_then(|matches| Cli::from_arg_matches(&matches));
     let cli = match read {
@@ -46,8 +49,8 @@ fn main() -> ExitCode {
         Err(error) => return handle_clap_error(&error, &line),
     };
     let screen = Screen::detect(cli.global.json, cli.global.quiet);
-    // Fails only if a provider is already installed, which serves as well.
-    let _ = rustls::crypto::ring::default_provider().install_default();
+    errors::advise_for(&cli.global);
+    net::install_crypto();
     let done = start(cli, screen);
     let exit = match output::unwritten().map_or(done, Err) {
         Ok(exit) => exit,
@@ -57,19 +60,6 @@ fn main() -> ExitCode {
         }
     };
     ExitCode::from(exit as u8)
-}
-
-/// `viv help COMMAND` is `viv COMMAND --help`, also after global options.
-fn help_asked(mut line: Vec<OsString>) -> Vec<OsString> {
-    let mut at = 1;
-    while let Some(word) = line.get(at).filter(|word| word.as_encoded_bytes().starts_with(b"-")) {
-        at += if word == "--data-dir" || word == "--config" { 2 } else { 1 };
-    }
-    if line.get(at).is_some_and(|word| word == "help") {
-        line.remove(at);
-        line.push("--help".into());
-    }
-    line
 }
 
 fn start(cli: Cli, screen: Screen) -> Result<Exit> {
@@ -94,14 +84,10 @@ async fn perform(cli: Cli, screen: Screen) -> Result<Exit> {
         Command::Doctor(args) => commands::doctor::run(cli.global, screen, args).await,
         Command::Backup { to } => commands::upkeep::backup(&cli.global, screen, &to),
         Command::Restore(args) => commands::upkeep::restore(&cli.global, screen, &args),
-        Command::Verify { backup } => commands::upkeep::verify(&cli.global, screen, backup),
-        Command::Index(IndexVerb::Rebuild) => commands::upkeep::rebuild_index(&cli.global, screen),
-        Command::Export(ExportWhat::Agent { agent, file }) => {
-            commands::transfer::export(&cli.global, screen, &agent, file.as_deref())
+        Command::Verify(VerifyArgs { rebuild_index: true, .. }) => {
+            commands::upkeep::rebuild_index(&cli.global, screen)
         }
-        Command::Import(ImportWhat::Agent { file, name }) => {
-            commands::transfer::import(&cli.global, screen, &file, name.as_deref())
-        }
+        Command::Verify(VerifyArgs { backup, .. }) => commands::upkeep::verify(&cli.global, screen, backup),
         Command::Models(args) => commands::models::run(cli.global, screen, args).await,
         Command::Chat(args) => {
             let data_dir = settings::data_dir(&cli.global)?;
@@ -110,30 +96,27 @@ async fn perform(cli: Cli, screen: Screen) -> Result<Exit> {
         Command::Say(args) => commands::say::run(client()?, screen, args).await,
         Command::Init { dir } => commands::init::run(screen, &dir),
         Command::Config(command) => commands::config::run(cli.global, screen, command).await,
-        Command::Event(args) => commands::event::run(client()?, screen, args).await,
-        Command::Cancel(args) => commands::dead::cancel(client()?, screen, args).await,
-        Command::Dead(args) => commands::dead::run(client()?, screen, args).await,
+        Command::Events(args) => commands::events::run(client()?, screen, args).await,
         Command::Ps(args) => commands::ps::run(client()?, screen, args).await,
+        Command::Runs(args) => commands::runs::run(client()?, screen, args).await,
         Command::Show(what) => commands::show::run(client()?, screen, what).await,
-        Command::Agents(args) => commands::agents::run(client()?, screen, args).await,
+        Command::Agents(args) => commands::agents::run(&cli.global, screen, args).await,
         Command::Memories(args) => commands::memories::run(client()?, screen, args).await,
-        Command::Approvals(verb) => commands::approvals::run(client()?, screen, verb).await,
-        Command::Plans(verb) => commands::plans::run(client()?, screen, verb).await,
+        Command::Approvals(args) => commands::approvals::run(client()?, screen, args).await,
+        Command::Plans(args) => commands::plans::run(client()?, screen, args).await,
         Command::Tools(args) => commands::tools::run(client, screen, args).await,
         Command::Mcp(args) => commands::mcp::run(&cli.global, screen, args).await,
         Command::Hooks(args) => commands::hooks::run(&cli.global, screen, args).await,
         Command::Targets(args) => commands::targets::run(client()?, screen, args).await,
         Command::Secrets(args) => commands::secrets::run(&cli.global, &screen, args),
-        Command::Guard(verb) => commands::tools::guard(client()?, screen, verb).await,
         Command::Recall(args) => commands::recall::run(client()?, screen, args).await,
         Command::Spaces(args) => commands::spaces::run(client()?, screen, args).await,
         Command::Entities(args) => commands::entities::run(client()?, screen, args).await,
-        Command::Keys(verb) => commands::keys::run(&cli.global, screen, verb).await,
+        Command::Keys(args) => commands::keys::run(&cli.global, screen, args).await,
         Command::Scenario(verb) => commands::scenario::run(cli.global, screen, verb).await,
         Command::Completions { shell } => commands::pages::completions(screen, shell),
         Command::Man { dir } => commands::pages::man(screen, dir),
         Command::Watch(args) => commands::watch::run(client()?, screen, args).await,
-        Command::Tail(args) => commands::tail::run(client()?, screen, args).await,
         Command::Top(args) => commands::top::run(client()?, screen, args).await,
         Command::Version => {
             let version = env!("CARGO_PKG_VERSION");

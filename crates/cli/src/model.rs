@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use agent::port::{Clock, Model, ModelError, ModelInfo, Models};
-use models::client::display_url;
 use models::model_book::{ModelBook, ModelConfig};
-use models::{catalog, default_model, demo, roots};
+use models::{catalog, default_model, demo};
+use net::proxy::{self, ProxyChoice};
+use net::{display_url, roots};
 
 use crate::errors::{Exit, Failure, Result};
 use crate::secrets::{self, Secrets};
@@ -24,8 +25,8 @@ pub(crate) struct Chosen {
     pub(crate) window_known: bool,
 }
 
-/// The secrets of the models. From here on, their servers may also use the authorities in `ca_file`.
-pub(crate) fn secrets_of(settings: &Settings) -> Result<Secrets> {
+/// From here on, this process also trusts the authorities in `ca_file`, and reaches models through the proxy of the settings.
+pub(crate) fn connect_as_set(settings: &Settings) -> Result<()> {
     if let Some(file) = settings.get("ca_file").value.as_str() {
         let pem = std::fs::read(file).map_err(|error| error.to_string());
         pem.and_then(|pem| roots::add(&pem)).map_err(|why| {
@@ -33,6 +34,14 @@ pub(crate) fn secrets_of(settings: &Settings) -> Result<Secrets> {
                 .hint("name a file that holds certificates in PEM form")
         })?;
     }
+    let choice = ProxyChoice::parse(settings.text("proxy")).map_err(Failure::usage)?;
+    proxy::choose(choice);
+    Ok(())
+}
+
+/// The secrets of the models.
+pub(crate) fn secrets_of(settings: &Settings) -> Result<Secrets> {
+    connect_as_set(settings)?;
     secrets::gather(settings.data_dir(), &settings.key_refs())
 }
 

@@ -11,6 +11,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use agent::port::BoxFuture;
+use tools::child::{Ended, Holder};
 use tools::secret::{SecretValue, Secrets};
 
 use crate::errors::{Exit, Failure, Result};
@@ -19,6 +20,8 @@ use crate::settings::Settings;
 const FILE: &str = "tool-secrets.toml";
 /// How long the program may take.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(10);
+/// What is read of what it prints.
+const OUTPUT_MAX_BYTES: u64 = 1 << 20;
 
 /// Where the secrets of one server are.
 pub(crate) struct ToolSecrets {
@@ -54,13 +57,16 @@ impl ToolSecrets {
     /// What the program prints.
     async fn ask(&self, name: &str) -> Option<SecretValue> {
         let (program, arguments) = self.command.split_first()?;
-        let mut command = tokio::process::Command::new(program);
-        command.args(arguments.iter().map(|argument| argument.replace("{name}", name)));
-        command.stdin(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
-        let output = match tokio::time::timeout(COMMAND_TIMEOUT, command.output()).await {
-            Ok(Ok(output)) if output.status.success() => output,
+        let asking = async {
+            let mut command = Holder::default().command(program)?;
+            command.args(arguments.iter().map(|argument| argument.replace("{name}", name)));
+            command.stderr(Stdio::null());
+            command.printed(OUTPUT_MAX_BYTES).await
+        };
+        let output = match tokio::time::timeout(COMMAND_TIMEOUT, asking).await {
+            Ok(Ok(output)) if output.ended == Ended::Exited(0) => output,
             Ok(Ok(output)) => {
-                tracing::warn!("`secret_command` has no secret `{name}`: it ended with {}", output.status);
+                tracing::warn!("`secret_command` has no secret `{name}`: {}", output.ended);
                 return None;
             }
             Ok(Err(error)) => {
@@ -74,7 +80,7 @@ impl ToolSecrets {
             }
         };
         // Programs print more behind the first line, such as a user's name.
-        let text = String::from_utf8(output.stdout).ok()?;
+        let text = String::from_utf8(output.text).ok()?;
         text.lines().next().filter(|line| !line.trim().is_empty()).map(SecretValue::new)
     }
 }
@@ -148,18 +154,17 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_secret_is_found_in_the_file_and_else_the_program_is_asked() {
+    async fn a_secret_is_found_in_the_file_that_only_its_owner_may_read() {
         let dir = tempfile::tempdir().unwrap();
-        let all = secrets(dir.path(), &["echo", "of-{name}"]);
-        assert_eq!(all.find("crm.token").await, Some(SecretValue::new("of-crm.token")));
+        let all = secrets(dir.path(), &[]);
+        assert_eq!(all.find("crm.token").await, None);
         change(dir.path(), |written| drop(written.insert("crm.token".into(), "filed".into()))).unwrap();
         assert_eq!(all.find("crm.token").await, Some(SecretValue::new("filed")));
         let mode = fs::metadata(dir.path().join(FILE)).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
         change(dir.path(), |written| drop(written.remove("crm.token"))).unwrap();
-        assert_eq!(secrets(dir.path(), &["false"]).find("crm.token").await, None);
         assert_eq!(secrets(dir.path(), &["/nowhere"]).find("crm.token").await, None);
-        assert_eq!(secrets(dir.path(), &[]).find("crm.token").await, None);
+        assert_eq!(all.find("crm.token").await, None);
         assert_eq!(variable("crm.token-2"), "VIV_SECRET_CRM_TOKEN_2");
     }
 

@@ -37,9 +37,10 @@ pub(crate) fn first_config() -> AgentConfig {
 }
 
 /// Creates the initial data, once per store. The agent `ada` is left out if there are agent files or if
-/// agents were imported before; imported agents join the first space. Returns the admin key if it created
+/// agents were imported before; imported agents join the first space. With agent files there is no space but theirs. Returns the admin key if it created
 /// the data, else `None`.
 pub(crate) async fn found(ports: &Ports, with_agent: bool, here: &[AgentCard]) -> Result<Option<ApiKey>> {
+    let with_space = with_agent || !here.is_empty();
     let with_agent = with_agent && here.is_empty();
     let at = ports.clock.now();
     let (key, admin) = admin(&*ports.clock, &*ports.ids, ADMIN_LABEL, false)?;
@@ -53,7 +54,7 @@ pub(crate) async fn found(ports: &Ports, with_agent: bool, here: &[AgentCard]) -
         human: NewHuman { display_name: login(), ..NewHuman::new(human, OWNER, at) },
         agent: agent
             .map(|id| NewAgent { display_name: "Ada".to_owned(), ..NewAgent::new(id, AGENT, config, at) }),
-        space: NewSpace {
+        space: with_space.then(|| NewSpace {
             id: SpaceId(ports.ids.uuid()),
             name: SPACE.to_owned(),
             display_name: "Home".to_owned(),
@@ -61,7 +62,7 @@ pub(crate) async fn found(ports: &Ports, with_agent: bool, here: &[AgentCard]) -
             wake_on: WakeOn::All,
             members,
             at,
-        },
+        }),
         admin,
     };
     let founded = ports.registry.found(founding).await.map_err(store_failure)?;

@@ -297,12 +297,12 @@ impl AgentWatch {
                 format!("`viv agents resume {}` makes it run again", self.name)
             }
             _ if agent.is_some_and(|agent| agent.state == AgentState::Paused) => {
-                format!("`viv approvals list --agent {}` shows what it waits for", self.name)
+                format!("`viv approvals --agent {}` shows what it waits for", self.name)
             }
             Some(_) => {
                 format!("see `viv show agent {}`; `viv agents resume {0}` makes it retry at once", self.name)
             }
-            None => format!("see `viv show inbox {}`, or wait longer with --timeout", self.name),
+            None => format!("see `viv events list {}`, or wait longer with --timeout", self.name),
         };
         ClientError::new(ErrorClass::TimedOut, "timed_out", text).hint(hint)
     }
@@ -328,7 +328,8 @@ fn idle_text(agent: &Agent, last_update: Option<&str>, now: Timestamp) -> Option
     let why = agent.why.as_deref().or(last_update).or(known.as_deref()).unwrap_or(class);
     let until =
         agent.not_before.filter(|at| *at > now).map(|at| format!(" until {at:.0}")).unwrap_or_default();
-    Some(format!("it is backing off{until}: {why}"))
+    let how = if class == "debounce" { "it gathers what arrives" } else { "it is backing off" };
+    Some(format!("{how}{until}: {why}"))
 }
 
 #[cfg(test)]

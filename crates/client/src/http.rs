@@ -5,15 +5,20 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
+use agent::config::nearest;
 use agent::id::AgentId;
 use api::{Agent, PageJson, RecallParams, RecalledJson, SpaceJson};
-use reqwest::{Certificate, Method, RequestBuilder, Response, StatusCode};
+use net::proxy;
+use reqwest::{ClientBuilder, Method, RequestBuilder, Response, StatusCode, Url};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::credentials::{self, Credentials};
 use crate::error::{ClientError, ErrorClass, Result};
+
+/// Names among which the one that was meant is looked for.
+const SIMILAR_MAX: usize = 200;
 
 const CONNECT: Duration = Duration::from_secs(5);
 /// A little longer than the server's own limit, so that the client receives its answer about a time-out.
@@ -62,31 +67,22 @@ impl Client {
     }
 
     fn of(server: Credentials, data_dir: Option<PathBuf>) -> Result<Self> {
-        // The program may have chosen a TLS provider already; then that one stays.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let common = |roots: &[Certificate]| {
-            let builder = reqwest::Client::builder()
+        let common = || {
+            let way = |url: &Url| proxy::of(url).ok().flatten().map(|proxy| proxy.url().clone());
+            let builder = net::client()?
+                .proxy(reqwest::Proxy::custom(way))
                 .connect_timeout(CONNECT)
-                .redirect(reqwest::redirect::Policy::none())
-                .user_agent(concat!("viv/", env!("CARGO_PKG_VERSION")))
-                .tls_certs_merge(roots.iter().cloned());
-            // A proxy from the environment must not be used for a server on this machine.
-            if is_loopback(&server.url) { builder.no_proxy() } else { builder }
+                .user_agent(concat!("viv/", env!("CARGO_PKG_VERSION")));
+            Ok::<_, String>(builder)
         };
-        let clients = |roots: &[Certificate]| -> reqwest::Result<_> {
-            Ok((common(roots).timeout(REQUEST).build()?, common(roots).read_timeout(SILENCE).build()?))
+        let built = |builder: ClientBuilder| builder.build().map_err(|error| root_cause(&error));
+        let no_client = |why: String| {
+            ClientError::new(ErrorClass::Failed, "no_client", format!("cannot create an HTTP client: {why}"))
         };
-        // No client can be built on a machine without certificate authorities, such as a container from scratch: there,
-        // Mozilla's list is used.
-        let (http, streams) = clients(&[])
-            .or_else(|error| if names_authorities() { Err(error) } else { clients(&bundled()) })
-            .map_err(|error| {
-                ClientError::new(
-                    ErrorClass::Failed,
-                    "no_client",
-                    format!("cannot create an HTTP client: {}", root_cause(&error)),
-                )
-            })?;
+        let asked = Url::parse(&server.url).map_err(|error| no_client(error.to_string()))?;
+        proxy::of(&asked).map_err(no_client)?;
+        let http = common().and_then(|builder| built(builder.timeout(REQUEST))).map_err(no_client)?;
+        let streams = common().and_then(|builder| built(builder.read_timeout(SILENCE))).map_err(no_client)?;
         let fixed_key = data_dir.is_none() || credentials::key_in_environment()?.is_some();
         Ok(Self { http, streams, data_dir, fixed_key, server: RwLock::new(Arc::new(server)) })
     }
@@ -118,7 +114,22 @@ impl Client {
 
     /// The agent with this handle or id.
     pub async fn agent(&self, agent: &str) -> Result<Agent> {
-        self.get_as(&format!("/v1/agents/{}", segment(agent))).await
+        let found = self.get_as(&format!("/v1/agents/{}", segment(agent))).await;
+        self.or_similar(found, "/v1/agents?brief=true", agent).await
+    }
+
+    /// What was found, or a failure that names the most similar of the names in that list.
+    async fn or_similar<T>(&self, found: Result<T>, list: &str, wanted: &str) -> Result<T> {
+        let missing = match found {
+            Err(missing) if missing.class == ErrorClass::NotFound && missing.hint.is_none() => missing,
+            found => return found,
+        };
+        let rows = self.list(list, SIMILAR_MAX).await.unwrap_or_default();
+        let names = rows.iter().filter_map(|row| row["name"].as_str());
+        Err(match nearest(wanted, names) {
+            Some(similar) => missing.hint(format!("did you mean `{similar}`?")),
+            None => missing,
+        })
     }
 
     /// Searches an agent's archive.
@@ -132,7 +143,8 @@ impl Client {
 
     /// The space with this handle or id.
     pub async fn space(&self, space: &str) -> Result<SpaceJson> {
-        self.get_as(&format!("/v1/spaces/{}", segment(space))).await
+        let found = self.get_as(&format!("/v1/spaces/{}", segment(space))).await;
+        self.or_similar(found, "/v1/spaces", space).await
     }
 
     /// A request that changes something; `key` makes repeating it harmless.
@@ -307,14 +319,6 @@ pub fn segment(text: &str) -> String {
     out
 }
 
-fn is_loopback(url: &str) -> bool {
-    let host = reqwest::Url::parse(url).ok().and_then(|url| url.host_str().map(str::to_owned));
-    host.is_some_and(|host| {
-        let bare = host.trim_start_matches('[').trim_end_matches(']');
-        bare == "localhost" || bare.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
-    })
-}
-
 async fn refusal(response: Response, url: &str) -> ClientError {
     let status = response.status();
     let body = response.bytes().await.unwrap_or_default();
@@ -334,17 +338,6 @@ fn from_problem(status: StatusCode, problem: ProblemDetails) -> ClientError {
     };
     let hint = problem.hint.or_else(|| (status == StatusCode::UNAUTHORIZED).then(|| KEY_REFUSED.to_owned()));
     ClientError { class, code: problem.code, message, hint }
-}
-
-/// Whether the environment names the authorities to trust. Then no others are used, even if those cannot be read.
-fn names_authorities() -> bool {
-    ["SSL_CERT_FILE", "SSL_CERT_DIR"].into_iter().any(|name| std::env::var_os(name).is_some())
-}
-
-/// Mozilla's certificate authorities.
-fn bundled() -> Vec<Certificate> {
-    let list = webpki_root_certs::TLS_SERVER_ROOT_CERTS.iter();
-    list.filter_map(|certificate| Certificate::from_der(certificate).ok()).collect()
 }
 
 fn unreachable(url: &str, error: &reqwest::Error) -> ClientError {
@@ -401,13 +394,5 @@ mod tests {
         assert_eq!(segment("a/../b?c"), "a%2F..%2Fb%3Fc");
         assert_eq!(segment(".."), "%2E%2E");
         assert_eq!(segment("é"), "%C3%A9");
-    }
-
-    #[test]
-    fn loopback_addresses_are_recognized() {
-        for url in ["http://127.0.0.1:7878", "http://localhost:1", "http://[::1]:2"] {
-            assert!(is_loopback(url), "{url}");
-        }
-        assert!(!is_loopback("https://example.org"));
     }
 }

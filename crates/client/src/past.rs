@@ -1,5 +1,8 @@
 //! The recent past of the server, with messages as the streams send them.
 
+use std::time::Duration;
+
+use agent::id::CallId;
 use agent::run::{Spent, Usage};
 use agent::space::PostedMessage;
 use agent::update::Update;
@@ -33,17 +36,48 @@ pub struct PastUpdate {
     pub update: Update,
 }
 
-impl From<PastItem> for PastUpdate {
-    fn from(item: PastItem) -> Self {
-        match item {
-            PastItem::Message(posted) => (*posted).into(),
-            PastItem::Run(run) => {
-                let spent = Some(spent(&run));
-                let RunJson { id, agent, ended_at, ending, reason, .. } = *run;
-                Self { at: ended_at, update: Update::CycleEnded { agent, cycle: id, ending, reason, spent } }
+impl Past {
+    /// The items as the updates that they once were, oldest first: a run also as the calls that it made.
+    pub fn into_updates(self) -> Vec<PastUpdate> {
+        let mut updates: Vec<PastUpdate> = Vec::new();
+        for item in self.items {
+            match item {
+                PastItem::Message(posted) => updates.push((*posted).into()),
+                PastItem::Run(run) => {
+                    updates.extend(calls(&run));
+                    let spent = Some(spent(&run));
+                    let RunJson { id, agent, ended_at, ending, reason, .. } = *run;
+                    let update = Update::CycleEnded { agent, cycle: id, ending, reason, spent };
+                    updates.push(PastUpdate { at: ended_at, update });
+                }
             }
         }
+        // Stable: the end of a run stays behind its calls.
+        updates.sort_by_key(|update| update.at);
+        updates
     }
+}
+
+/// The calls of a run whose end is known.
+fn calls(run: &RunJson) -> Vec<PastUpdate> {
+    let mut updates = Vec::new();
+    for step in &run.steps {
+        for (index, call) in (0..).zip(&step.calls) {
+            let (Some(started), Some(status)) = (call.started_ms, call.status) else { continue };
+            let ended = Duration::from_millis(started.saturating_add(call.took_ms.unwrap_or(0)));
+            let at = run.opened_at.checked_add(ended).unwrap_or(run.ended_at).min(run.ended_at);
+            let update = Update::ToolDone {
+                agent: run.agent,
+                cycle: run.id,
+                call: CallId::derive(run.agent, run.id, step.step, index),
+                tool: call.tool.clone(),
+                status,
+                ms: call.took_ms,
+            };
+            updates.push(PastUpdate { at, update });
+        }
+    }
+    updates
 }
 
 impl From<PostedMessage> for PastUpdate {

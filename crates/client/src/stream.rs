@@ -9,9 +9,9 @@ use agent::id::CycleId;
 use agent::update::{AgentState, Update};
 use api::{AgentNow, Closed, DraftNow, Gap, IdleNow};
 use futures_util::{Stream, StreamExt};
+use net::sse::{Sse, SseEvent};
 use reqwest::Response;
 use serde::{Deserialize, Serialize};
-use sse_stream::{Sse, SseStream};
 use tokio::sync::mpsc;
 
 use crate::error::{ClientError, ErrorClass, Result};
@@ -92,39 +92,45 @@ struct ReceiverGone;
 
 /// Reads one connection to its end.
 async fn read<S, B, E>(
-    bytes: S,
+    mut bytes: S,
     last_id: &mut Option<String>,
     out: &mpsc::Sender<StreamEvent>,
 ) -> std::result::Result<(), ReceiverGone>
 where
     S: Stream<Item = std::result::Result<B, E>> + Unpin,
-    B: bytes::Buf,
-    E: std::error::Error + Send + Sync + 'static,
+    B: AsRef<[u8]>,
 {
-    let mut events = SseStream::from_bytes_stream(bytes);
+    let (mut parser, mut events) = (Sse::new(), Vec::new());
     loop {
         let next = tokio::select! {
-            next = events.next() => next,
+            next = bytes.next() => next,
             () = out.closed() => return Err(ReceiverGone),
         };
-        let Some(Ok(event)) = next else { return Ok(()) };
-        if let Some(id) = &event.id {
-            *last_id = Some(id.clone());
+        let Some(Ok(chunk)) = next else { return Ok(()) };
+        // What is larger than any event of a server ends the connection, as a broken one does.
+        let fits = parser.feed(chunk.as_ref(), &mut events);
+        for event in events.drain(..) {
+            if let Some(id) = &event.id {
+                *last_id = Some(id.clone());
+            }
+            if event.name == "gap" {
+                // A snapshot follows; the id that could not be replayed is useless now.
+                *last_id = None;
+            }
+            if let Some(received) = parse(&event) {
+                out.send(received).await.map_err(|_| ReceiverGone)?;
+            }
         }
-        if event.event.as_deref() == Some("gap") {
-            // A snapshot follows; the id that could not be replayed is useless now.
-            *last_id = None;
-        }
-        if let Some(received) = parse(&event) {
-            out.send(received).await.map_err(|_| ReceiverGone)?;
+        if fits.is_err() {
+            return Ok(());
         }
     }
 }
 
 /// Parses an event; `None` if this version does not know it.
-fn parse(event: &Sse) -> Option<StreamEvent> {
-    let data = event.data.as_deref()?;
-    match event.event.as_deref()? {
+fn parse(event: &SseEvent) -> Option<StreamEvent> {
+    let data = event.data.as_str();
+    match event.name.as_str() {
         "snapshot" => serde_json::from_str(data).ok().map(StreamEvent::Snapshot),
         "gap" => serde_json::from_str(data).ok().map(StreamEvent::Gap),
         "closed" => serde_json::from_str(data).ok().map(StreamEvent::Closed),
@@ -163,8 +169,8 @@ mod tests {
     async fn received(wire: &str, chunk: usize) -> (Vec<StreamEvent>, Option<String>) {
         let (out, mut received) = mpsc::channel(16);
         let mut last_id = None;
-        let chunks: Vec<std::result::Result<bytes::Bytes, std::io::Error>> =
-            wire.as_bytes().chunks(chunk).map(|bytes| Ok(bytes::Bytes::copy_from_slice(bytes))).collect();
+        let chunks: Vec<std::result::Result<Vec<u8>, std::io::Error>> =
+            wire.as_bytes().chunks(chunk).map(|bytes| Ok(bytes.to_vec())).collect();
         assert!(read(stream::iter(chunks), &mut last_id, &out).await.is_ok());
         drop(out);
         let mut all = Vec::new();

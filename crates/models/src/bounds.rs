@@ -1,8 +1,6 @@
 //! Limits on what a vendor may send. Only this crate uses them; limits that the agent rules also use
 //! are in `agent::limits`.
 
-/// Largest event of a stream, in bytes. A server-side tool may send a whole page in one event.
-pub const EVENT_MAX_BYTES: usize = 8 * 1024 * 1024;
 /// Largest generation, in bytes as received.
 pub const REPLY_MAX_BYTES: usize = 64 * 1024 * 1024;
 /// How long to wait after the stop reason for usage and the closing mark. Some servers send neither and

@@ -238,8 +238,7 @@ pub fn facts(provider: &Provider, model: &str) -> ModelFacts {
     let anthropic = provider.wire_format == WireFormat::Anthropic;
     ModelFacts {
         context_window: row.map_or(window, |row| row.1),
-        // A local model that does not stop is cut off early: its window is small and its machine slow.
-        max_output: row.map_or(if provider.local { window / 8 } else { window / 4 }, |row| row.2),
+        max_output: row.map_or(window / 4, |row| row.2),
         price: row.and_then(|row| row.3).map(|(input, cached, output)| Price { input, cached, output }),
         forced_tool_choice: !anthropic || accepts_forced_choice(model),
         manual_thinking: anthropic && thinks_manually(model),

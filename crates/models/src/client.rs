@@ -1,35 +1,27 @@
 //! The HTTP client of a vendor: builds the request from the memo's segments and streams the answer
 //! through the wire's decoder. Dropping the stream closes the connection.
 //!
-//! Proxies of the environment are not used and redirects are not followed.
+//! Redirects are not followed.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, Once, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use agent::port::{BoxStream, Memo, Model, ModelError, ModelInfo, ModelRequest, Piece, TimeoutKind};
 use agent::prompt::Prompt;
 use bytes::Bytes;
 use futures_util::{FutureExt as _, stream};
+use net::proxy::{self, ChosenProxy};
+use net::{causes, display_url};
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
-use reqwest::{Client, Response};
+use reqwest::{Client, Response, Url};
 use tokio::time::{Instant, timeout_at};
 
 use crate::bounds::{CLIENTS_MAX, ERROR_BODY_MAX_BYTES, FINISH_GRACE_MS};
-use crate::roots;
 use crate::secret::Secret;
 use crate::wire::failure::{self, Hints};
 use crate::wire::{Body, CachedTranscript, Encoded, EventFeed, KeyHeader, Opening, Wire};
-
-/// Installs `ring` as the process's TLS provider. Further calls do nothing.
-pub fn install_crypto() {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
-        // An error means that a provider is already installed; it is kept.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-    });
-}
 
 /// HTTP clients, one for each connect time-out in use. All models share their connections.
 #[derive(Debug, Default)]
@@ -45,13 +37,17 @@ impl Clients {
         if clients.len() >= CLIENTS_MAX {
             clients.clear();
         }
-        let client = roots::trusted_by(Client::builder())
-            .no_proxy()
-            .redirect(reqwest::redirect::Policy::none())
+        let no_client =
+            |why: String| ModelError::Network(format!("the HTTP client could not be created: {why}"));
+        // What is wrong with a proxy is said before a request is sent.
+        let through = |url: &Url| proxy::of(url).ok().flatten().map(|proxy| proxy.url().clone());
+        let client = net::client()
+            .map_err(no_client)?
+            .proxy(reqwest::Proxy::custom(through))
             .connect_timeout(Duration::from_millis(connect_ms))
             .user_agent(concat!("vivarium/", env!("CARGO_PKG_VERSION")))
             .build()
-            .map_err(|error| ModelError::Network(format!("the HTTP client could not be created: {error}")))?;
+            .map_err(|error| no_client(error.to_string()))?;
         clients.insert(connect_ms, client.clone());
         Ok(client)
     }
@@ -223,8 +219,9 @@ impl Call {
         let client = self.client.clone()?;
         let url = format!("{}{}", self.address.base_url.trim_end_matches('/'), self.wire.path());
         let headers = self.headers(opening, body.len())?;
+        let through = proxy_of(&url)?;
         let sending = client.post(&url).headers(headers).body(reqwest::Body::wrap(body)).send();
-        let response = sending.await.map_err(|error| unreachable(&url, &error))?;
+        let response = sending.await.map_err(|error| unreachable(&url, through.as_ref(), &error))?;
         let status = response.status().as_u16();
         if response.status().is_success() && !is_document(&response) {
             let feed = EventFeed::new(self.wire.decoder());
@@ -367,48 +364,23 @@ fn content_type(response: &Response) -> &str {
     response.headers().get("content-type").and_then(|value| value.to_str().ok()).unwrap_or("")
 }
 
-fn unreachable(url: &str, error: &reqwest::Error) -> ModelError {
-    if error.is_connect() && error.is_timeout() {
+/// The proxy through which this address is reached.
+pub(crate) fn proxy_of(url: &str) -> Result<Option<ChosenProxy>, ModelError> {
+    // What is no address is refused where the request is built.
+    let Ok(url) = Url::parse(url) else { return Ok(None) };
+    proxy::of(&url).map_err(ModelError::Network)
+}
+
+fn unreachable(url: &str, through: Option<&ChosenProxy>, error: &reqwest::Error) -> ModelError {
+    if error.is_connect() && error.is_timeout() && through.is_none() {
         return ModelError::TimedOut(TimeoutKind::Connect);
     }
+    let (url, why) = (display_url(url), causes(error));
     if error.is_builder() {
-        return ModelError::NoModel(format!(
-            "`{}` is not a valid address: {}",
-            display_url(url),
-            causes(error)
-        ));
+        return ModelError::NoModel(format!("`{url}` is not a valid address: {why}"));
     }
-    ModelError::Network(format!("`{}` cannot be reached: {}", display_url(url), causes(error)))
-}
-
-/// An address for display: without user name, password and query, which may hold credentials.
-pub fn display_url(url: &str) -> String {
-    let bare = url.split(['?', '#']).next().unwrap_or(url);
-    let (scheme, rest) = bare.split_once("://").map_or(("", bare), |(scheme, rest)| (scheme, rest));
-    let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-    let host = host.rsplit('@').next().unwrap_or(host);
-    if scheme.is_empty() { format!("{host}{path}") } else { format!("{scheme}://{host}{path}") }
-}
-
-/// An error with its causes, innermost last. URLs are left out: they may hold credentials.
-pub(crate) fn causes(error: &dyn std::error::Error) -> String {
-    let mut messages = Vec::new();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        messages.push(error.to_string());
-        cause = error.source();
-    }
-    if messages.is_empty() {
-        return "the connection broke".to_owned();
-    }
-    messages.dedup();
-    let message = messages.join(": ");
-    if message.contains("UnknownIssuer") {
-        return format!(
-            "{message}: no authority that is known here signed its certificate; if you trust the one that did, name its certificate as `ca_file`"
-        );
-    }
-    message
+    let way = through.map(|proxy| format!(" through {proxy}")).unwrap_or_default();
+    ModelError::Network(format!("`{url}` cannot be reached{way}: {why}"))
 }
 
 fn hints(headers: &HeaderMap) -> Hints {
@@ -438,24 +410,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_tls_provider_is_installed_once_and_the_number_of_clients_is_limited() {
-        install_crypto();
+    fn the_number_of_clients_is_limited() {
         let clients = Clients::default();
         for connect in 0..(CLIENTS_MAX as u64 + 2) {
             clients.get(connect + 1).unwrap();
         }
         assert!(clients.0.lock().unwrap().len() <= CLIENTS_MAX);
-    }
-
-    #[test]
-    fn an_address_is_displayed_without_credentials() {
-        for (url, shown) in [
-            ("https://me:canary@lab.example/v1?key=canary#canary", "https://lab.example/v1"),
-            ("http://me:can@ary@lab.example", "http://lab.example"),
-            ("me:canary@lab.example/v1", "lab.example/v1"),
-            ("http://127.0.0.1:8080/v1", "http://127.0.0.1:8080/v1"),
-        ] {
-            assert_eq!(display_url(url), shown);
-        }
     }
 }

@@ -19,7 +19,8 @@ pub async fn find(keys: &KeyRing) -> (ModelConfig, String) {
 /// with. Settings that are given stay as they are.
 pub async fn completed(config: ModelConfig) -> ModelConfig {
     let Some(provider) = config.provider() else { return config };
-    let found = local::probe_for(provider, &config.address()).await;
+    let model = config.name.split_once('/').map_or("", |(_, model)| model);
+    let found = local::probe_for(provider, &config.address(), model).await;
     match found.as_ref().and_then(LocalServer::model) {
         Some(found) => ModelConfig { base_url: config.base_url.clone(), ..config.or(found) },
         None => config,

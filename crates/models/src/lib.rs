@@ -13,8 +13,6 @@ pub mod demo;
 pub mod listing;
 pub mod local;
 pub mod model_book;
-pub mod roots;
 pub mod scripted;
 pub mod secret;
-pub mod sse;
 pub mod wire;

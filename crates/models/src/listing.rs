@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use agent::limits;
 use agent::port::{ModelError, Models, Price, TimeoutKind};
+use net::{causes, display_url};
 use reqwest::header::HeaderValue;
 use reqwest::{RequestBuilder, Response};
 use serde::{Serialize, Serializer};
@@ -13,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::bounds::{LISTING_MAX_BYTES, LISTING_MODELS_MAX};
 use crate::catalog::{self, Provider, WireFormat};
-use crate::client::{Clients, causes, display_url};
+use crate::client::{Clients, proxy_of};
 use crate::model_book::{KeyRing, ModelConfig};
 use crate::secret::Secret;
 use crate::wire::failure::{self, Hints};
@@ -180,9 +181,13 @@ async fn ask(
         WireFormat::OpenAiChat(_) | WireFormat::OpenAiResponses => "",
     };
     let url = format!("{}/models{query}", base_url.trim_end_matches('/'));
-    let request = with_key(provider.wire_format, client.get(url), key)?;
+    let request = with_key(provider.wire_format, client.get(&url), key)?;
     let request = headers.iter().fold(request, |request, (name, value)| request.header(name, value));
-    let response = request.send().await.map_err(|error| ModelError::Network(causes(&error)))?;
+    let through = proxy_of(&url)?;
+    let response = request.send().await.map_err(|error| {
+        let way = through.map(|proxy| format!("through {proxy}: ")).unwrap_or_default();
+        ModelError::Network(format!("{way}{}", causes(&error)))
+    })?;
     let status = response.status();
     let redacted = |text: String| key.map_or_else(|| text.clone(), |key| key.redact(text.clone()));
     let text = redacted(read_bounded(response).await?);

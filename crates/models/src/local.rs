@@ -29,16 +29,18 @@ pub struct LocalServer {
     pub base_url: String,
     /// Its models, in its own order.
     pub models: Vec<String>,
-    /// The context window it was started with, if it reports it.
+    /// The model that was asked about: the wanted one, else its first.
+    pub model: Option<String>,
+    /// The context window that it has now, if the server reports it.
     pub context_window: Option<u32>,
-    /// Whether the first model calls tools natively, if it reports it.
+    /// Whether it calls tools natively, if the server reports it.
     pub calls_tools: Option<bool>,
 }
 
 impl LocalServer {
-    /// Settings for its first model; `None` if it serves none.
+    /// Settings for the model that was asked about; `None` if it serves none.
     pub fn model(&self) -> Option<ModelConfig> {
-        let model = self.models.first()?;
+        let model = self.model.as_ref()?;
         let tool_mode = match self.calls_tools {
             Some(false) => ToolMode::JsonSchema,
             Some(true) | None => ToolMode::Native,
@@ -60,38 +62,58 @@ pub async fn probe() -> Vec<LocalServer> {
 
 /// Asks these addresses (`host:port`) instead.
 pub async fn probe_at(ollama: &str, llamacpp: &str) -> Vec<LocalServer> {
-    let (ollama, llamacpp) = futures_util::join!(probe_ollama(ollama), probe_llamacpp(llamacpp));
+    let (ollama, llamacpp) = futures_util::join!(probe_ollama(ollama, None), probe_llamacpp(llamacpp));
     [ollama, llamacpp].into_iter().flatten().collect()
 }
 
-/// Asks the server at `base_url`, if the provider is one that reports about itself.
-pub async fn probe_for(provider: &Provider, base_url: &str) -> Option<LocalServer> {
+/// Asks the server at `base_url` about this model, if the provider is one that reports about itself.
+pub async fn probe_for(provider: &Provider, base_url: &str, model: &str) -> Option<LocalServer> {
     let url = reqwest::Url::parse(base_url).ok()?;
     let address = format!("{}:{}", url.host_str()?, url.port_or_known_default()?);
     match provider.name {
-        "ollama" => probe_ollama(&address).await,
+        "ollama" => probe_ollama(&address, Some(model)).await,
         "llamacpp" => probe_llamacpp(&address).await,
         _ => None,
     }
 }
 
-/// Asks an Ollama server.
-pub async fn probe_ollama(address: &str) -> Option<LocalServer> {
+/// Asks an Ollama server about this model, else about its first one.
+pub async fn probe_ollama(address: &str, wanted: Option<&str>) -> Option<LocalServer> {
     let client = reach(address).await?;
     let tags = ask(client.get(format!("http://{address}/api/tags"))).await?;
     let models = names(&tags["models"], "name");
-    let first = models.first().cloned().unwrap_or_default();
-    let show = client.post(format!("http://{address}/api/show")).json(&json!({ "model": first }));
+    let model = wanted.map(str::to_owned).or_else(|| models.first().cloned());
+    let show = client.post(format!("http://{address}/api/show")).json(&json!({ "model": model }));
     let shown = ask(show).await.unwrap_or_default();
+    let running = ask(client.get(format!("http://{address}/api/ps"))).await.unwrap_or_default();
     let calls_tools = shown["capabilities"].as_array().map(|all| all.iter().any(|one| one == "tools"));
     Some(LocalServer {
         provider: "ollama",
         base_url: format!("http://{address}/v1"),
         models,
-        // Ollama reports the model's largest window, not the one the server uses.
-        context_window: None,
+        context_window: model.as_deref().and_then(|model| ollama_window(model, &running, &shown)),
+        model,
         calls_tools,
     })
+}
+
+/// The window that the server uses for this model: that of the running one, else the one that its file sets. What the model could
+/// have at most (`model_info`) says nothing, since the server uses far less by itself.
+fn ollama_window(model: &str, running: &Value, shown: &Value) -> Option<u32> {
+    let tagged = |name: &str| if name.contains(':') { name.to_owned() } else { format!("{name}:latest") };
+    let mut all = running["models"].as_array().into_iter().flatten();
+    let is_it = |one: &&Value| one["name"].as_str().is_some_and(|name| tagged(name) == tagged(model));
+    let of_running = all.find(is_it).and_then(|one| window(&one["context_length"]));
+    of_running.or_else(|| {
+        let lines = shown["parameters"].as_str()?.lines();
+        let set =
+            lines.filter_map(|line| line.trim().strip_prefix("num_ctx")?.trim().parse::<u64>().ok()).last();
+        window(&json!(set))
+    })
+}
+
+fn window(value: &Value) -> Option<u32> {
+    value.as_u64().and_then(|n| u32::try_from(n).ok()).filter(|n| *n > 0)
 }
 
 /// Asks a llama.cpp server.
@@ -100,12 +122,12 @@ pub async fn probe_llamacpp(address: &str) -> Option<LocalServer> {
     let listed = ask(client.get(format!("http://{address}/v1/models"))).await?;
     let models = names(&listed["data"], "id");
     let props = ask(client.get(format!("http://{address}/props"))).await.unwrap_or_default();
-    let window = |value: &Value| value.as_u64().and_then(|n| u32::try_from(n).ok()).filter(|n| *n > 0);
     let context_window = window(&props["default_generation_settings"]["n_ctx"])
         .or_else(|| window(&listed["data"][0]["meta"]["n_ctx"]));
     Some(LocalServer {
         provider: "llamacpp",
         base_url: format!("http://{address}/v1"),
+        model: models.first().cloned(),
         models,
         context_window,
         calls_tools: props["chat_template_caps"]["supports_tools"].as_bool(),

@@ -6,11 +6,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use agent::config;
 use agent::id::ContentRef;
 use agent::port::{Clock, Model, ModelError, ModelInfo, Models, Price};
+use net::display_url;
 use serde::{Deserialize, Deserializer};
 
 use crate::bounds::MODELS_MAX;
 use crate::catalog::{self, Provider, WireFormat};
-use crate::client::{Address, Clients, VendorModel, display_url};
+use crate::client::{Address, Clients, VendorModel};
 use crate::demo::{self, DemoModel};
 use crate::secret::Secret;
 use crate::wire::Wire;

@@ -82,7 +82,7 @@ async fn cut_everywhere(vendor: Vendor, name: &str, answer: Answer, last_word: &
 
 /// The whole body that the stub sends.
 async fn whole_body(stub: &Stub, answer: &Answer, vendor: Vendor) -> String {
-    models::client::install_crypto();
+    net::install_crypto();
     stub.demand(None);
     stub.push(answer.clone());
     let path = match vendor {

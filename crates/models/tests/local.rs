@@ -3,8 +3,9 @@
 use axum::Router;
 use axum::http::StatusCode;
 use axum::routing::{get, post};
-use models::local;
+use models::model_book::ModelConfig;
 use models::wire::openai_chat::ToolMode;
+use models::{default_model, local};
 use serde_json::json;
 use tokio::net::TcpListener;
 
@@ -58,6 +59,48 @@ async fn an_ollama_server_lists_its_models_and_whether_the_first_calls_tools() {
     assert_eq!(found.len(), 1);
     assert_eq!(found[0].models, ["qwen3:0.6b", "gemma3"]);
     assert_eq!(found[0].model().unwrap().tool_mode, Some(ToolMode::Native));
+}
+
+/// A server whose first model runs with a window, and whose second one has a file that sets one.
+async fn ollama() -> String {
+    let tags =
+        json!({"models": [{"name": "qwen3:latest"}, {"name": "set:1b"}, {"name": "plain:1b"}]}).to_string();
+    let running = json!({"models": [{"name": "qwen3:latest", "context_length": 16_384}]}).to_string();
+    let show = |body: String| async move {
+        let asked: serde_json::Value = serde_json::from_str(&body).unwrap();
+        let parameters =
+            if asked["model"] == "set:1b" { "stop \"<end>\"\nnum_ctx      8192\n" } else { "temperature 1" };
+        json!({"parameters": parameters, "model_info": {"llama.context_length": 131_072}}).to_string()
+    };
+    let router = Router::new()
+        .route("/api/tags", get(|| async { tags }))
+        .route("/api/ps", get(|| async { running }))
+        .route("/api/show", post(show));
+    serve(router).await
+}
+
+#[tokio::test]
+async fn the_window_is_the_one_in_use_or_set_and_never_the_largest_that_the_model_could_have() {
+    let address = ollama().await;
+    for (wanted, model, window) in [
+        (None, "qwen3:latest", Some(16_384)),
+        (Some("qwen3"), "qwen3", Some(16_384)),
+        (Some("set:1b"), "set:1b", Some(8_192)),
+        (Some("plain:1b"), "plain:1b", None),
+    ] {
+        let found = local::probe_ollama(&address, wanted).await.unwrap().model().unwrap();
+        assert_eq!((found.name.as_str(), found.context_window), (&*format!("ollama/{model}"), window));
+    }
+}
+
+#[tokio::test]
+async fn a_named_model_gets_its_own_window_and_not_that_of_the_first() {
+    let base_url = Some(format!("http://{}/v1", ollama().await));
+    for (name, window) in [("ollama/set:1b", Some(8_192)), ("ollama/plain:1b", None)] {
+        let config = ModelConfig { base_url: base_url.clone(), ..ModelConfig::named(name) };
+        let completed = default_model::completed(config).await;
+        assert_eq!((completed.name.as_str(), completed.context_window), (name, window));
+    }
 }
 
 #[tokio::test]

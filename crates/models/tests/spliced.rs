@@ -45,6 +45,29 @@ fn a_second_anthropic_message_in_a_stream_is_garbage() {
     );
 }
 
+/// As a proxy does that sends each beginning twice.
+#[test]
+fn an_anthropic_message_that_begins_twice_under_one_id_before_any_content_is_one_message() {
+    let start = |id: &str| {
+        format!(r#"{{"type":"message_start","message":{{"id":"{id}","usage":{{"input_tokens":7}}}}}}"#)
+    };
+    let (start, other, nameless) = (start("msg_1"), start("msg_2"), start(""));
+    let call = r#"{"type":"content_block_start","index":0,"content_block":{"type":"tool_use","id":"t","name":"pay","input":{"n":1}}}"#;
+    let rest = [
+        r#"{"type":"content_block_stop","index":0}"#,
+        r#"{"type":"message_delta","delta":{"stop_reason":"tool_use"}}"#,
+        r#"{"type":"message_stop"}"#,
+    ];
+    let after = |begin: &[&str]| decode_lines(anthropic(), &[begin, &[call], &rest[..]].concat());
+    let ping = r#"{"type":"ping"}"#;
+    for begin in [&[&*start, &*start][..], &[&start, ping, &start], &[&start, &start, &start]] {
+        let reply = after(begin).unwrap();
+        assert_eq!((reply.parts.len(), reply.usage.input), (1, Some(7)), "{begin:?}");
+    }
+    is_refused(after(&[&start, &other]), "another id");
+    is_refused(after(&[&nameless, &nameless]), "no id shows that they are one");
+}
+
 fn chunk(id: &str, rest: &str) -> String {
     format!(r#"{{"id":"{id}","choices":[{{"index":0,{rest}}}]}}"#)
 }
@@ -96,6 +119,41 @@ fn a_second_response_in_a_stream_is_garbage() {
         decode_lines(responses(), &[&one, &one, call, completed]).is_ok(),
         "announced twice before any content"
     );
+}
+
+#[test]
+fn a_call_under_an_index_that_was_used_is_not_lost_and_one_that_is_sent_again_is_no_second_call() {
+    let created = r#"{"type":"response.created","response":{"id":"r1"}}"#;
+    let item = |call: &str, n: u8| {
+        format!(r#"{{"type":"function_call",{call}"name":"pay","arguments":"{{\"n\":{n}}}"}}"#)
+    };
+    let done = |call: &str, n: u8| {
+        format!(r#"{{"type":"response.output_item.done","output_index":0,"item":{}}}"#, item(call, n))
+    };
+    let delta = r#"{"type":"response.function_call_arguments.delta","output_index":0,"delta":"{\"n\":2}"}"#;
+    let completed = r#"{"type":"response.completed","response":{"id":"r1"}}"#;
+    let calls = |events: &[&str]| {
+        let reply = decode_lines(responses(), &[&[created], events, &[completed]].concat()).unwrap();
+        let ids = reply.native.unwrap().call_ids;
+        assert_eq!((ids.len(), ids.first() == ids.get(1)), (reply.parts.len(), false));
+        let call = |part| match part {
+            ReplyPart::Call { arguments, .. } => arguments,
+            other => panic!("{other:?}"),
+        };
+        reply.parts.into_iter().map(call).collect::<Vec<_>>()
+    };
+    let both = [r#"{"n":1}"#, r#"{"n":2}"#];
+    let (a, b) = (r#""call_id":"a","#, r#""call_id":"b","#);
+    assert_eq!(calls(&[&done(a, 1), &done(b, 2)]), both);
+    assert_eq!(calls(&[&done(a, 1), delta, &done(b, 2)]), both, "with a delta that was not announced");
+    assert_eq!(calls(&[&done("", 1), &done("", 2)]), both, "without ids");
+    assert_eq!(
+        calls(&[&done(r#""id":"x","call_id":"c","#, 1), &done(r#""id":"y","call_id":"d","#, 2)]),
+        both
+    );
+    for again in [a, "", r#""id":"x","#] {
+        assert_eq!(calls(&[&done(again, 1), &done(again, 1)]), both[..1], "{again} again");
+    }
 }
 
 #[test]

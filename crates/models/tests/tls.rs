@@ -9,7 +9,7 @@ use std::time::Duration;
 use models::catalog;
 use models::listing::{Reach, reach};
 use models::model_book::{KeyRing, ModelConfig};
-use models::{client, roots};
+use net::roots;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
@@ -17,7 +17,7 @@ use rustls::{ServerConfig, ServerConnection, StreamOwned};
 /// Serves a list of one model under a certificate of the test's authority; returns the address. The thread ends with the
 /// test's process.
 fn serve() -> String {
-    client::install_crypto();
+    net::install_crypto();
     let certificate = CertificateDer::from_pem_slice(include_bytes!("tls/server.pem")).unwrap();
     let key = PrivateKeyDer::from_pem_slice(include_bytes!("tls/server.key")).unwrap();
     let config =

@@ -299,25 +299,40 @@ impl FileParser<'_> {
         }
     }
 
-    fn config(&mut self, keys: Map<String, Value>, vet: &Vet<'_>) -> Option<AgentConfig> {
-        match AgentConfig::read(&Value::Object(keys)) {
+    fn config(&mut self, mut keys: Map<String, Value>, vet: &Vet<'_>) -> Option<AgentConfig> {
+        let problems = match AgentConfig::read(&Value::Object(keys.clone())) {
             Ok(config) => {
-                for Remark { key, what, warning } in vet(&config) {
-                    let problem =
-                        FileProblem { warning, ..FileProblem::new(self.file, self.line(key), what) };
-                    if warning { &mut self.warnings } else { &mut self.problems }.push(problem);
-                }
-                Some(config)
+                self.vetted(&config, vet);
+                return Some(config);
             }
-            Err(problems) => {
-                for problem in problems {
-                    let key = problem.key().unwrap_or_default().to_owned();
-                    self.problem(&key, with_file_keys(&problem));
-                }
-                None
-            }
+            Err(problems) => problems,
+        };
+        for problem in problems {
+            let key = problem.key().unwrap_or_default().to_owned();
+            self.problem(&key, with_file_keys(&problem));
+            let whole = key.split('.').next().unwrap_or_default();
+            let read_as_list = keys.remove(whole).as_ref().and_then(|value| listed(whole, value));
+            keys.extend(read_as_list.map(|list| (whole.to_owned(), list)));
+        }
+        // Whoever corrects the file wants to know everything at once, as far as the rest can be read.
+        if let Ok(config) = AgentConfig::read(&Value::Object(keys)) {
+            self.vetted(&config, vet);
+        }
+        None
+    }
+
+    fn vetted(&mut self, config: &AgentConfig, vet: &Vet<'_>) {
+        for Remark { key, what, warning } in vet(config) {
+            let problem = FileProblem { warning, ..FileProblem::new(self.file, self.line(key), what) };
+            if warning { &mut self.warnings } else { &mut self.problems }.push(problem);
         }
     }
+}
+
+/// Names in one text, as other programs write their tools, as a list.
+fn listed(key: &str, value: &Value) -> Option<Value> {
+    let text = value.as_str().filter(|_| key == "tools")?;
+    Some(text.split(',').map(str::trim).filter(|name| !name.is_empty()).collect())
 }
 
 /// A file has more keys than a config, and the nearest one may be among them.
@@ -415,6 +430,37 @@ mod tests {
             &["agents/ada.md:2: `owner` is the first person of the server; give the agent another `name`"],
         );
         assert!(read("---\nname: two words\n---\nx").is_err());
+    }
+
+    #[test]
+    fn all_mistakes_of_a_file_of_another_program_are_named_at_once() {
+        let vet = |config: &AgentConfig| {
+            let known = ["read_messages", "done"].map(str::to_owned);
+            let model = config.model.as_ref().map(|model| Remark {
+                key: "model",
+                what: format!("no model `{model}`"),
+                warning: false,
+            });
+            model.into_iter().chain(unknown_tools(config, &known)).collect()
+        };
+        let text = "---\nname: Code Reviewer\ndescription: Reviews code\ntools: Read, Grep\nmodel: sonnet\ncolor: blue\n---\nx";
+        let problems = parse("a.md", "a", text.as_bytes(), &vet).unwrap_err();
+        let lines: Vec<(Option<usize>, &str)> =
+            problems.iter().map(|problem| (problem.line, problem.what.as_str())).collect();
+        for (line, what) in [
+            (2, "`name`"),
+            (4, "`tools`: wanted a list"),
+            (4, "there is no tool `Read`"),
+            (4, "there is no tool `Grep`"),
+            (5, "no model `sonnet`"),
+            (6, "unknown key `color`"),
+        ] {
+            assert!(
+                lines.iter().any(|(at, got)| *at == Some(line) && got.contains(what)),
+                "{what}: {lines:#?}"
+            );
+        }
+        assert_eq!(lines.len(), 6, "{lines:#?}");
     }
 
     #[test]

@@ -28,6 +28,8 @@ pub struct AgentFolder {
     pub agents: Vec<AgentFile>,
     /// What is wrong with files although it stops nothing.
     pub warnings: Vec<FileProblem>,
+    /// The tools that there were when they were checked.
+    tools: Vec<String>,
     vetting: Vetting,
 }
 
@@ -37,12 +39,13 @@ impl AgentFolder {
         let found = scan(dir).map_err(|problem| vec![problem])?;
         let folder_exists = found.is_some();
         let stamps = found.unwrap_or_default();
+        let tools = vetting.toolbox.names();
         let mut all = Batch::default();
         load(&stamps, &|config| vetting.check(config)).into_iter().for_each(|found| all.take(found, true));
         let Batch { apply: agents, existing, .. } = all;
         let (warnings, problems): (Vec<_>, _) = existing.problems.into_iter().partition(|one| one.warning);
         match problems.is_empty() {
-            true => Ok(Self { dir: dir.to_owned(), folder_exists, stamps, agents, warnings, vetting }),
+            true => Ok(Self { dir: dir.to_owned(), folder_exists, stamps, agents, warnings, tools, vetting }),
             false => Err(problems),
         }
     }
@@ -68,6 +71,7 @@ impl AgentFolder {
             seen: self.stamps,
             reported: report.drop_reported(&BTreeSet::new()),
             broken: BTreeSet::new(),
+            tools: self.tools,
             problems: self.warnings,
             last_failure: None,
         }
@@ -98,6 +102,8 @@ pub struct FollowedFiles {
     broken: BTreeSet<PathBuf>,
     /// What is wrong with them.
     problems: Vec<FileProblem>,
+    /// The tools that there were when they were read: another one may be all that a file lacked.
+    tools: Vec<String>,
     /// The last failure that was returned.
     last_failure: Option<ProjectError>,
 }
@@ -127,11 +133,15 @@ impl FollowedFiles {
         let dir = self.dir.clone();
         let found = tokio::task::spawn_blocking(move || scan(&dir)).await.map_err(unreadable)?;
         let stamps = found.map_err(unreadable)?.unwrap_or_default();
-        let settled = stamps == self.before && stamps != self.seen;
+        let settled = stamps == self.before;
         self.before.clone_from(&stamps);
-        if !settled {
+        let tools = (!self.problems.is_empty()).then(|| self.vetting.toolbox.names());
+        let is_changed = stamps != self.seen || tools.as_ref().is_some_and(|tools| *tools != self.tools);
+        if !settled || !is_changed {
             return Ok(None);
         }
+        // Before the files are read: a tool that comes meanwhile is noticed at the next scan.
+        self.tools = tools.unwrap_or_else(|| self.vetting.toolbox.names());
         let change = self.apply(&stamps).await?;
         self.seen = stamps;
         Ok(Some(change))

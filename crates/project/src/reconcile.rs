@@ -23,6 +23,7 @@ use runtime::Ports;
 
 use crate::ProjectError;
 use crate::agent_file::{AgentFile, FileProblem};
+use crate::tool_files;
 
 type Result<T> = std::result::Result<T, ProjectError>;
 use crate::OWNER;
@@ -64,9 +65,11 @@ pub fn file_of(data_dir: &Path, agent: AgentId) -> Option<String> {
     Record::read(data_dir).ok()?.of(agent).map(|known| known.file.clone())
 }
 
-/// The mistakes in the agent files of the server that runs on this data directory, as it last saw them.
+/// The mistakes in the agent files and tool files of the server that runs on this data directory, as it last saw them.
 pub fn problems(data_dir: &Path) -> Vec<FileProblem> {
-    Record::read(data_dir).unwrap_or_default().problems
+    let mut problems = Record::read(data_dir).unwrap_or_default().problems;
+    problems.extend(tool_files::problems(data_dir));
+    problems
 }
 
 impl Reconciler {

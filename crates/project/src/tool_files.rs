@@ -55,11 +55,16 @@ impl ToolFolder {
 
     /// Keeps the tools in the store, in place of those that earlier files declared, and uses them. Returns the files that are
     /// not used, too.
-    pub async fn apply(self, ports: &Ports) -> Result<(FollowedTools, Vec<FileProblem>), ProjectError> {
+    pub async fn apply(
+        self,
+        ports: &Ports,
+        data_dir: &Path,
+    ) -> Result<(FollowedTools, Vec<FileProblem>), ProjectError> {
         let news = apply(ports, &self.tools, &BTreeSet::new()).await?;
+        note(data_dir, &news.problems);
         let (before, seen) = (self.stamps.clone(), self.stamps);
-        let followed =
-            FollowedTools { dir: self.dir, ports: ports.clone(), before, seen, last_failure: None };
+        let (dir, data_dir, ports) = (self.dir, data_dir.to_owned(), ports.clone());
+        let followed = FollowedTools { dir, data_dir, ports, before, seen, last_failure: None };
         Ok((followed, news.problems))
     }
 }
@@ -67,6 +72,8 @@ impl ToolFolder {
 /// A folder of tool files whose changes are applied.
 pub struct FollowedTools {
     dir: PathBuf,
+    /// Where mistakes in the files are noted.
+    data_dir: PathBuf,
     ports: Ports,
     /// The files at the last scan.
     before: ToolStamps,
@@ -110,6 +117,7 @@ impl FollowedTools {
         let mut news = apply(&self.ports, &read.tools, &read.broken).await?;
         self.seen = stamps;
         news.problems.extend(read.problems);
+        note(&self.data_dir, &news.problems);
         Ok(Some(news))
     }
 }
@@ -134,7 +142,8 @@ async fn apply(
     let (taken, tools): (Vec<&StoredTool>, Vec<&StoredTool>) = tools.iter().partition(taken);
     let problems = taken.into_iter().map(|tool| {
         let name = &tool.name;
-        let what = format!("`{name}` is declared without a file already; `viv tools rm {name}` removes that");
+        let what =
+            format!("`{name}` is declared without a file already; `viv tools remove {name}` removes that");
         FileProblem::new(tool.file.as_deref().unwrap_or_default(), None, what)
     });
     let is_new = |new: &&&StoredTool| {
@@ -149,6 +158,24 @@ async fn apply(
     let changed = put.iter().map(|tool| tool.name.clone()).collect();
     runtime::change_tools(ports, put, gone.clone()).await.map_err(|error| failed(error.to_string()))?;
     Ok(ToolNews { changed, gone, problems: problems.collect() })
+}
+
+/// The mistakes in tool files, in the data directory.
+const NOTED: &str = "tool-files.json";
+
+/// Notes the mistakes for other commands. Without the note they are only in the log.
+fn note(data_dir: &Path, problems: &[FileProblem]) {
+    let noted = data_dir.join(NOTED);
+    let _ = match problems.is_empty() {
+        true => fs::remove_file(noted),
+        false => fs::write(noted, serde_json::to_vec(problems).unwrap_or_default()),
+    };
+}
+
+/// The mistakes in the tool files of the server that runs on this data directory, as it last saw them.
+pub(crate) fn problems(data_dir: &Path) -> Vec<FileProblem> {
+    let noted = fs::read(data_dir.join(NOTED)).unwrap_or_default();
+    serde_json::from_slice(&noted).unwrap_or_default()
 }
 
 fn unreadable(why: impl std::fmt::Display) -> ProjectError {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent::call::{CallRow, OutcomeStatus};
+use agent::call::{CallRow, Effect, Outcome, OutcomeStatus};
 use agent::changes::{Changes, CommitKind, CommitOutcome, News, PlanChange};
 use agent::cycle::{ActivationEnd, Cycle, ModelReply, Next, Setup, SummaryEnd, SummaryRequest};
 use agent::entry::EntryKind;
@@ -36,6 +36,7 @@ use crate::think::{Interrupt, ModelCall, ModelCallEnd};
 use crate::tool_runner::{self, CallContext, Outward, OutwardEvent};
 use crate::trace::Trace;
 use crate::turn::{Turn, Watch};
+use crate::unstored::Unstored;
 use crate::waits::Wait;
 use crate::warm::{Kept, Warm};
 
@@ -55,6 +56,8 @@ pub(crate) struct NodeContext {
     pub(crate) left_out: LeftOut,
     /// Calls that outlive their cycle.
     pub(crate) detached: Arc<DetachedCalls>,
+    /// Outcomes that the store has not taken yet.
+    pub(crate) unstored: Arc<Unstored>,
     pub(crate) stopping: CancellationToken,
 }
 
@@ -144,6 +147,7 @@ pub(crate) async fn activate(
         (Window::Unchanged, None) => (Vec::new(), None),
     };
     let config = Arc::clone(&read.config);
+    ports.live.called(agent, &read.entity.name);
     let models = ModelSet::of(&*ports.models, &config, memo);
     // A suspect needs no permit here, a canceled cycle calls no model, and with routing rules the model is not
     // known yet.
@@ -161,7 +165,7 @@ pub(crate) async fn activate(
         models.names().for_each(|name| node_context.calibration.learn(name, &runs));
     }
     let tools = AgentTools::of(&*ports.toolbox, &*ports.models, &config);
-    node_context.left_out.report(agent, &tools.left_out);
+    node_context.left_out.report(&ports.live, agent, &tools.left_out);
     let tools = Toolset::from(tools);
     let setup = Setup {
         tools: Arc::clone(tools.specs()),
@@ -169,6 +173,7 @@ pub(crate) async fn activate(
         others: models.others(&node_context.calibration),
         new_cycle: CycleId(ports.ids.uuid()),
         panicked: turn.panicked,
+        unstored: node_context.unstored.of(agent),
     };
     let cycle = Cycle::begin(read, window, setup, now);
     let trace = Trace::of(agent, &cycle);
@@ -191,6 +196,9 @@ pub(crate) async fn activate(
         trace,
     };
     let end = activation.run().await;
+    if end.is_err() {
+        activation.await_unsafe().await;
+    }
     let opened = activation.opened;
     ports.live.reset_drafts(agent);
     let end = activation.finish(end);
@@ -237,7 +245,7 @@ impl<'a> Driver<'a> {
                     let step = self.trace.step(self.cycle.step());
                     let context = self.calls();
                     let (awaited, detached) = calls.into_iter().partition(|row: &CallRow| row.awaited);
-                    self.outward.start(&context, &step, awaited);
+                    self.outward.start(&context, &step, awaited, &self.node_context.unstored);
                     let detached: Vec<CallRow> = detached;
                     for row in detached {
                         self.node_context.detached.start(&context, row, step.clone());
@@ -295,11 +303,14 @@ impl<'a> Driver<'a> {
                 }
             };
             let CommitOutcome::Committed { glance, .. } = &outcome.0 else { return Ok((outcome, None)) };
-            // Something urgent may have arrived between the first read and the opening.
-            if early.is_none() && glance.urgent {
-                let news = model_call.glance().await?;
-                let news = news.filter(|news| model_call.cycle.outdated_by(news));
-                early = news.map(|news| ModelCallEnd::Interrupted(Interrupt::News(news), Some(0)));
+            // Something urgent may have arrived between the first read and the opening, or a cancel.
+            if early.is_none() && (glance.urgent || glance.cancel) {
+                let interrupt = match model_call.glance().await? {
+                    Some(news) if news.glance.cancel => Some(Interrupt::Canceled(news)),
+                    Some(news) if model_call.cycle.outdated_by(&news) => Some(Interrupt::News(news)),
+                    _ => None,
+                };
+                early = interrupt.map(|interrupt| ModelCallEnd::Interrupted(interrupt, Some(0)));
             }
             match early {
                 Some(ended) => (outcome, ended),
@@ -336,6 +347,9 @@ impl<'a> Driver<'a> {
     /// The model call of this step, with the fragments that were encoded for its model before.
     fn model_call(&mut self) -> (ModelCall<'_>, &mut Memo) {
         let (model, memo) = self.models.select(self.cycle.model());
+        let retries = self.config.limits.model_retries;
+        let retries =
+            if self.cycle.has_fallback() { retries.min(limits::RETRIES_BEFORE_FALLBACK) } else { retries };
         let model_call = ModelCall {
             ports: &self.node_context.ports,
             breakers: &self.node_context.breakers,
@@ -344,6 +358,7 @@ impl<'a> Driver<'a> {
             node: &self.node_context.node,
             model,
             config: &self.config,
+            retries,
             tools: &self.tools,
             cycle: &self.cycle,
             lease: self.cycle.lease(),
@@ -372,7 +387,8 @@ impl<'a> Driver<'a> {
         let model = self.models.named(model.as_deref());
         let (mut memo, wakes) = (Memo::default(), self.wakes);
         let ended = {
-            let model_call = ModelCall { model, ..self.model_call().0 };
+            let retries = self.config.limits.model_retries;
+            let model_call = ModelCall { model, retries, ..self.model_call().0 };
             tokio::select! {
                 biased;
                 ended = model_call.ask(&prompt, &mut memo, &mut draft) => Some(ended),
@@ -479,6 +495,25 @@ impl<'a> Driver<'a> {
         Ok(())
     }
 
+    /// The store failed. A call that has begun and must not be repeated runs on to its end, so that the next activation
+    /// knows whether it happened; the others are dropped.
+    async fn await_unsafe(&mut self) {
+        let stopping = &self.node_context.stopping;
+        let mut running = std::mem::take(&mut self.outward);
+        running.retain_unsafe();
+        while !running.is_empty() {
+            tokio::select! {
+                biased;
+                event = running.next() => if let OutwardEvent::Overdue(work) = event {
+                    let timeout = work.context.timeout(&work.row).as_millis();
+                    let outcome = Outcome::given_up(work.row.effect, work.row.runner, timeout);
+                    self.node_context.unstored.note(self.agent, &work.row.id, &outcome);
+                },
+                () = stopping.cancelled() => return,
+            }
+        }
+    }
+
     /// Aborts calls that were answered from outside.
     fn abort_answered_calls(&mut self) {
         for (call, span) in self.outward.retain(|call| self.cycle.awaits(call)) {
@@ -499,7 +534,13 @@ impl<'a> Driver<'a> {
                     (work.context.timeout(&work.row), self.node_context.detached.room(&work.row));
                 let goes_on = self.cycle.overdue(&call, timeout, room.is_some());
                 match room.filter(|_| goes_on) {
-                    Some(slot) => self.node_context.detached.adopt(*work, slot),
+                    Some(slot) => {
+                        if work.row.effect == Effect::Unsafe {
+                            let outcome = Outcome::overdue(&call, timeout.as_millis());
+                            self.node_context.unstored.note(self.agent, &call, &outcome);
+                        }
+                        self.node_context.detached.adopt(*work, slot);
+                    }
                     None => work.context.publish_done(
                         &work.row,
                         OutcomeStatus::Error,
@@ -524,6 +565,7 @@ impl<'a> Driver<'a> {
     fn published(&mut self, (outcome, notifications): Committed, changes: &Changes) -> CommitOutcome {
         if let CommitOutcome::Committed { n, .. } = outcome {
             self.opened = true;
+            self.node_context.unstored.stored(self.agent, &changes.call_changes);
             if matches!(changes.kind, CommitKind::Decide | CommitKind::Close | CommitKind::Park) {
                 self.suspected = None;
             }
@@ -566,6 +608,9 @@ impl<'a> Driver<'a> {
     fn finish(self, end: Result<ActivationEnd, StoreError>) -> Result<ActivationEnd, StoreError> {
         let live = &self.node_context.ports.live;
         commit::publish_idle(live, self.agent, &end, &self.cycle.spaces(), self.spent);
+        if matches!(end, Ok(ActivationEnd::Ended { .. })) {
+            self.node_context.unstored.forget(self.agent);
+        }
         if matches!(end, Ok(ActivationEnd::Idle | ActivationEnd::Ended { .. } | ActivationEnd::Parked { .. }))
         {
             let (memo, model) = self.models.into_memo();
@@ -582,7 +627,8 @@ impl<'a> Driver<'a> {
     }
 
     fn calls(&self) -> CallContext {
-        CallContext::of(&self.cycle, self.agent, self.ports(), &self.tools)
+        let node = &self.node_context.node;
+        CallContext::of(&self.cycle, self.agent, (self.ports(), node), &self.tools)
     }
 
     fn ports(&self) -> &Ports {

@@ -3,7 +3,7 @@
 
 use agent::approval::Approval;
 use agent::call::CallRow;
-use agent::id::{CallId, hex};
+use agent::id::{CallId, hex, unhex};
 use jiff::Timestamp;
 use ring::hmac;
 
@@ -34,27 +34,15 @@ impl AnswerLinks {
     /// Whether the token is that of the call as it was shown. Takes the same time for every wrong one of the right length.
     pub fn is_token(&self, token: &str, row: &CallRow, asked: &Approval) -> bool {
         let said = said(&row.id, &asked.shown_hash(row), asked.expires_at);
-        unhex(token).is_some_and(|tag| hmac::verify(&self.key, said.as_bytes(), &tag).is_ok())
+        // One token, one spelling.
+        let tag = unhex(token).filter(|tag| hex(tag) == token);
+        tag.is_some_and(|tag| hmac::verify(&self.key, said.as_bytes(), &tag).is_ok())
     }
 }
 
 /// What a token vouches for. None of the parts has a line break.
 fn said(call: &CallId, hash: &str, expires_at: Timestamp) -> String {
     format!("{LABEL}\n{call}\n{hash}\n{expires_at}")
-}
-
-/// The bytes that [`hex`] has written.
-fn unhex(text: &str) -> Option<Vec<u8>> {
-    let digit = |byte: u8| match byte {
-        b'0'..=b'9' => Some(byte - b'0'),
-        b'a'..=b'f' => Some(byte - b'a' + 10),
-        _ => None,
-    };
-    let (pairs, rest) = text.as_bytes().as_chunks::<2>();
-    if !rest.is_empty() {
-        return None;
-    }
-    pairs.iter().map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?)).collect()
 }
 
 #[cfg(test)]
@@ -84,6 +72,7 @@ mod tests {
             awaited: true,
             state: CallState::Planned,
             outcome: None,
+            trust: agent::event::Trust::Member,
         }
     }
 

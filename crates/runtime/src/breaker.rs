@@ -8,7 +8,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use agent::cycle::idle_after;
+use agent::cycle::pause_after;
 use agent::id::AgentId;
 use agent::limits;
 use agent::port::{Clock, Ids, ModelError};
@@ -169,8 +169,7 @@ impl Pass<'_> {
         }
         breaker.failures += 1;
         breaker.refused = 0;
-        let pause = error.retry_after().unwrap_or_else(|| idle_after(breaker.failures));
-        let pause = pause.min(Duration::from_millis(limits::RETRY_AFTER_MAX_MS));
+        let pause = pause_after(error, breaker.failures);
         breaker.state = BreakerState::Open(now + millis(pause));
         tracing::warn!(provider = self.provider, pause_ms = pause.as_millis(), %error, "the provider fails: its breaker is open");
         (self.probe, self.holds) = (false, false);

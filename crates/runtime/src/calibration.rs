@@ -3,11 +3,15 @@
 //!
 //! One factor per model and process. Nothing is stored for it: the runs of an agent hold the sizes of its last requests by
 //! both counts, so a process learns from them what the one before had learned. Otherwise it begins at 1: the estimate is 0 to
-//! 20 % above the usual tokenizers. Must not know what is in a request.
+//! 20 % above the usual tokenizers.
+//!
+//! Some servers cut what does not fit into their window, from the beginning, and say nothing: then the reported size stays the
+//! same while the requests grow. That size is the window, and says nothing about the factor. Must not know what is in a request.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use agent::limits;
 use agent::port::ModelInfo;
 use agent::run::{Run, StepRecord};
 
@@ -17,6 +21,10 @@ const TOKENS_MIN: u64 = 500;
 const ONE: u64 = 1_000;
 const FACTOR_MIN: u64 = 700;
 const FACTOR_MAX: u64 = 4_000;
+/// By how much larger a request must be, in percent, whose reported size is exactly that of a smaller one, before the size is
+/// taken for the window; and the least size that is.
+const GROWN_PERCENT: u64 = 10;
+const CUT_MIN: u64 = 1_024;
 /// The share of a difference that the factor takes over, upwards and downwards. Too many tokens make a vendor refuse the
 /// request, too few only leave room unused: so it rises faster than it falls.
 const RISE: u64 = 4;
@@ -32,30 +40,35 @@ pub(crate) struct Calibration {
 
 struct Factor {
     thousandths: u64,
+    /// The last reported size, and the smallest estimate that it was reported for.
+    last: Option<(u64, u64)>,
+    /// The size at which the server cuts requests.
+    cut: Option<u64>,
     /// How often it was to be learned from runs; [`LOOKS_MAX`] once it is.
     looks: u32,
 }
 
 impl Default for Factor {
     fn default() -> Self {
-        Self { thousandths: ONE, looks: 0 }
+        Self { thousandths: ONE, last: None, cut: None, looks: 0 }
     }
 }
 
 impl Calibration {
-    /// A request of that many `estimated` tokens had as many as the provider `reported`.
-    pub(crate) fn observe(&self, model: &str, estimated: u64, reported: Option<u64>) {
-        if let Some(seen) = seen(estimated, reported) {
-            let mut factors = self.lock();
-            let factor = factors.entry(model.to_owned()).or_default();
-            factor.thousandths = moved(factor.thousandths, seen);
-        }
+    /// A request of that many `estimated` tokens had as many as the provider `reported`. Returns the window if this shows for the
+    /// first time that the provider cuts its requests.
+    pub(crate) fn observe(&self, model: &str, estimated: u64, reported: Option<u64>) -> Option<u64> {
+        let mut factors = self.lock();
+        let factor = factor_of(&mut factors, model);
+        let known = factor.cut;
+        factor.observe(estimated, reported?);
+        factor.cut.filter(|_| factor.cut != known)
     }
 
     /// Whether the next activation with this model should [`learn`](Self::learn) from the runs of its agent.
     pub(crate) fn should_learn(&self, model: &str) -> bool {
         let mut factors = self.lock();
-        let factor = factors.entry(model.to_owned()).or_default();
+        let factor = factor_of(&mut factors, model);
         factor.looks += u32::from(factor.looks < LOOKS_MAX);
         factor.looks < LOOKS_MAX
     }
@@ -70,19 +83,27 @@ impl Calibration {
         if sent.peek().is_none() {
             return;
         }
-        let add = |factor: Option<u64>, seen| Some(factor.map_or(seen, |factor| moved(factor, seen)));
-        let thousandths = sent.filter_map(|(estimated, reported)| seen(estimated, reported)).fold(None, add);
-        let factor = Factor { thousandths: thousandths.unwrap_or(ONE), looks: LOOKS_MAX };
-        self.lock().insert(model.to_owned(), factor);
+        let mut factor = Factor { looks: LOOKS_MAX, ..Factor::default() };
+        let reported: Vec<_> =
+            sent.filter_map(|(estimated, reported)| Some((estimated, reported?))).collect();
+        if let Some(first) = reported.iter().find_map(|(estimated, reported)| seen(*estimated, *reported)) {
+            factor.thousandths = first;
+        }
+        reported.into_iter().for_each(|(estimated, reported)| factor.observe(estimated, reported));
+        // The server may have a larger window by now: only what is seen from here on says that it cuts.
+        *factor_of(&mut self.lock(), model) = Factor { last: None, cut: None, ..factor };
     }
 
     /// The model with its window in tokens of the estimate.
     pub(crate) fn in_estimate(&self, info: &ModelInfo) -> ModelInfo {
-        let factor = self.lock().get(&info.name).map_or(ONE, |factor| factor.thousandths);
-        let scaled = |tokens: u32| u32::try_from(u64::from(tokens) * ONE / factor).unwrap_or(u32::MAX);
+        let (factor, cut) =
+            self.lock().get(&info.name).map_or((ONE, None), |factor| (factor.thousandths, factor.cut));
+        let scaled = |tokens: u64| u32::try_from(tokens * ONE / factor).unwrap_or(u32::MAX);
+        let window = cut.unwrap_or(u64::MAX).min(u64::from(info.context_window));
         ModelInfo {
-            context_window: scaled(info.context_window),
-            max_output: scaled(info.max_output),
+            context_window: scaled(window),
+            // A window that turned out smaller has no room for the reply that was planned.
+            max_output: scaled(u64::from(info.max_output).min(cut.map_or(u64::MAX, |cut| cut / 4))),
             ..info.clone()
         }
     }
@@ -92,9 +113,40 @@ impl Calibration {
     }
 }
 
+impl Factor {
+    fn observe(&mut self, estimated: u64, reported: u64) {
+        let Some(seen) = seen(estimated, reported) else { return };
+        let least = match self.last {
+            Some((size, least)) if size == reported => least.min(estimated),
+            _ => estimated,
+        };
+        self.last = Some((reported, least));
+        let has_grown = estimated.saturating_mul(100) >= least.saturating_mul(100 + GROWN_PERCENT);
+        if has_grown && reported >= CUT_MIN {
+            self.cut = Some(reported);
+        }
+        if self.cut != Some(reported) {
+            self.thousandths = moved(self.thousandths, seen);
+        }
+    }
+}
+
+/// The factor of a model; if there are too many, in place of another one's. Any agent's config can name models.
+fn factor_of<'a>(factors: &'a mut HashMap<String, Factor>, model: &str) -> &'a mut Factor {
+    if factors.len() >= limits::CALIBRATED_MODELS_MAX
+        && !factors.contains_key(model)
+        && let Some(other) = factors.keys().next().cloned()
+    {
+        factors.remove(&other);
+    }
+    factors.entry(model.to_owned()).or_default()
+}
+
 /// The factor of one request; `None` if it says nothing.
-fn seen(estimated: u64, reported: Option<u64>) -> Option<u64> {
-    let reported = reported.filter(|reported| *reported > 0 && estimated >= TOKENS_MIN)?;
+fn seen(estimated: u64, reported: u64) -> Option<u64> {
+    if reported == 0 || estimated < TOKENS_MIN {
+        return None;
+    }
     Some((reported.saturating_mul(ONE) / estimated).clamp(FACTOR_MIN, FACTOR_MAX))
 }
 
@@ -114,6 +166,17 @@ mod tests {
 
     use super::*;
 
+    #[test]
+    fn however_many_models_are_named_a_bounded_number_is_kept() {
+        let calibration = Calibration::default();
+        for n in 0..limits::CALIBRATED_MODELS_MAX {
+            calibration.observe(&format!("seen-{n}"), 1_000, Some(2_000));
+            assert!(calibration.should_learn(&format!("asked-{n}")));
+            calibration.learn(&format!("learned-{n}"), &[]);
+        }
+        assert_eq!(calibration.lock().len(), limits::CALIBRATED_MODELS_MAX);
+    }
+
     fn window(calibration: &Calibration) -> u32 {
         let info = ModelInfo {
             name: "m".into(),
@@ -131,7 +194,7 @@ mod tests {
         let calibration = Calibration::default();
         assert_eq!(window(&calibration), 100_000);
         let after = |reported: u64, times: usize| {
-            (0..times).for_each(|_| calibration.observe("m", 1_000, Some(reported)));
+            (0..times).for_each(|_| assert_eq!(calibration.observe("m", 1_000, Some(reported)), None));
             window(&calibration)
         };
         let shrunk = after(2_000, 16);
@@ -184,6 +247,33 @@ mod tests {
         assert_eq!((0..1_000).filter(|_| calibration.should_learn("unused")).count(), 63);
     }
 
+    /// As a server does whose window is 4 096 although more was assumed.
+    #[test]
+    fn a_reported_size_that_stays_while_the_requests_grow_is_the_window_and_no_factor() {
+        let calibration = Calibration::default();
+        let sizes =
+            [(2_000, 1_900), (4_200, 4_096), (4_400, 4_096), (4_700, 4_096), (9_000, 4_096), (60_000, 4_096)];
+        let found: Vec<Option<u64>> = sizes
+            .iter()
+            .map(|(estimated, reported)| calibration.observe("m", *estimated, Some(*reported)))
+            .collect();
+        // Said once, where the request has grown enough.
+        assert_eq!(found, [None, None, None, Some(4_096), None, None]);
+        // About 4 096 at the factor of what was not cut.
+        assert!((4_096..4_400).contains(&window(&calibration)), "{}", window(&calibration));
+        // A smaller window replaces it; what is not cut teaches the factor again.
+        assert_eq!(calibration.observe("m", 3_000, Some(2_048)), None);
+        assert_eq!(calibration.observe("m", 3_300, Some(2_048)), Some(2_048));
+        assert!(window(&calibration) < 2_600, "{}", window(&calibration));
+        // Equal requests of many agents, and small ones, show nothing.
+        let calibration = Calibration::default();
+        for (estimated, reported) in
+            [(5_000, 4_800), (5_000, 4_800), (5_300, 4_800), (900, 800), (1_000, 800)]
+        {
+            assert_eq!(calibration.observe("m", estimated, Some(reported)), None);
+        }
+    }
+
     #[test]
     fn nonsense_of_a_provider_moves_the_window_within_bounds() {
         let calibration = Calibration::default();
@@ -192,9 +282,9 @@ mod tests {
         calibration.observe("m", 1_000, Some(0));
         calibration.observe("other", 1_000, Some(u64::MAX));
         assert_eq!(window(&calibration), 100_000);
-        (0..100).for_each(|_| calibration.observe("m", 1_000, Some(u64::MAX)));
+        (0..100).for_each(|_| drop(calibration.observe("m", 1_000, Some(u64::MAX))));
         assert_eq!(window(&calibration), 25_000);
-        (0..1_000).for_each(|_| calibration.observe("m", u64::MAX, Some(1)));
+        (0..1_000).for_each(|_| drop(calibration.observe("m", u64::MAX, Some(1))));
         assert_eq!(window(&calibration), 142_857);
     }
 }

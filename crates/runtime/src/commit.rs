@@ -52,7 +52,7 @@ pub(crate) fn submit(ports: &Ports, health: &Arc<Health>, lease: Lease, changes:
 pub(crate) fn joined(
     ended: Result<Result<Committed, StoreError>, JoinError>,
 ) -> Result<Committed, StoreError> {
-    ended.unwrap_or_else(|error| Err(StoreError::Broken(format!("the commit's task ended: {error}"))))
+    ended.unwrap_or_else(|error| Err(StoreError::Bug(format!("the commit's task ended: {error}"))))
 }
 
 /// Publishes what commit `n` of an agent has changed. `known` is the compaction of the view before.
@@ -91,7 +91,7 @@ pub(crate) fn publish(
 /// Logs and publishes a compaction, with an alert if a model was to write the summary and failed.
 fn publish_compaction(live: &Live, agent: AgentId, cycle: CycleId, compaction: Compaction) {
     let Compaction { round, method, ref refused, .. } = compaction;
-    tracing::info!(%agent, %cycle, method = method.as_str(), refused, "{}", compaction.line());
+    tracing::info!(agent = live.name(agent), %cycle, method = method.as_str(), refused, "{}", compaction.line());
     if let Some(why) = compaction.failure() {
         let text = format!("summary {round} was written by rule instead of by the model: {why}");
         publish_alert(live, agent, cycle, AlertKind::SummaryRefused, text);
@@ -119,7 +119,7 @@ pub(crate) fn publish_idle(
             topics.extend(spaces.iter().filter(|_| *ending != Ending::Skipped).copied().map(Topic::Space));
             let (cycle, ending, reason) = (*cycle, *ending, reason.clone());
             let (steps, ms) = spent.as_ref().map_or((0, 0), |spent| (spent.steps, spent.ms));
-            tracing::info!(%agent, %cycle, ending = ending.as_str(), steps, ms, "a cycle ended");
+            tracing::info!(agent = live.name(agent), %cycle, ending = ending.as_str(), reason, steps, ms, "a cycle ended");
             let update = Update::CycleEnded { agent, cycle, ending, reason, spent };
             live.idle(agent, None);
             live.bus().publish(&topics, Arc::new(update));

@@ -149,7 +149,7 @@ impl DetachedCalls {
             }
             if detached.row.runner == Runner::Worker {
                 // Only a worker runs it; its claim, if it has one, holds.
-                let context = CallContext::resumed(&detached, &self.ports);
+                let context = CallContext::resumed(&detached, &self.ports, &self.node);
                 self.start(&context, detached.row, tracing::Span::none());
                 continue;
             }
@@ -158,8 +158,8 @@ impl DetachedCalls {
                 Ok(None) | Err(CallError::Unknown(_)) => continue,
                 Err(CallError::Store(error)) => return Err(error),
             };
-            tracing::info!(agent = %detached.agent, call = %detached.row.id, times, "running a call without its cycle");
-            let context = CallContext::resumed(&detached, &self.ports);
+            tracing::info!(agent = self.ports.live.name(detached.agent), call = %detached.row.id, times, "running a call without its cycle");
+            let context = CallContext::resumed(&detached, &self.ports, &self.node);
             match recover(&detached.row, times) {
                 Recovery::RunAgain => self.start(&context, detached.row, tracing::Span::none()),
                 Recovery::Finish(outcome) => {
@@ -215,12 +215,14 @@ async fn deliver(detached: &Weak<DetachedCalls>, row: &CallRow, outcome: Outcome
             Ok(Finish::Already | Finish::NotClaimed) | Err(CallError::Unknown(_)) => return,
             Err(CallError::Store(error)) => error,
         };
-        let pause = match &error {
-            // A full disk may have room later: the outcome is kept until then.
-            StoreError::Full(_) => Some(Duration::from_millis(limits::SWEEP_MS)),
-            error => failure::retry_store(error, attempt, &*this.ports.ids),
+        // What is wrong with the store now may be right later: the outcome is kept until then.
+        let later = match &error {
+            StoreError::Full(_) | StoreError::Busy(_) | StoreError::Bug(_) => {
+                Some(Duration::from_millis(limits::SWEEP_MS))
+            }
+            StoreError::Damaged(_) | StoreError::Closed | StoreError::Broken(_) => None,
         };
-        let Some(pause) = pause else {
+        let Some(pause) = failure::retry_store(&error, attempt, &*this.ports.ids).or(later) else {
             return tracing::error!(call = %row.id, %error, "cannot store the outcome of a call");
         };
         let sleep = this.ports.clock.sleep(pause);

@@ -24,10 +24,12 @@
 //! | duplicate call ids | — | — | replaced by our own ids |
 //! | refused by policy | — | — | an error outcome; commits again without that call |
 //! | store busy | again after a growing pause | — | the activation ends; the sweep finds the agent |
+//! | a store command is wrong in itself (it panics, breaks a constraint) | — | — | as after a panic: it backs off; counted |
 //! | record damaged | — | — | the agent is quarantined until an operator resumes it; others continue |
 //! | store full, broken | — | — | the activation ends; the error is logged |
 //!
-//! Before an agent parks, the models under `fallback` are tried.
+//! Before an agent parks, the models under `fallback` are tried, after at most [`limits::RETRIES_BEFORE_FALLBACK`] attempts
+//! more. A vendor that asks for a pause gets at least the one that grows with each failure.
 
 use std::time::Duration;
 
@@ -66,7 +68,8 @@ pub(crate) fn retry_model(error: &ModelError, attempt: u32, retries: u32, ids: &
     match error.retry_after() {
         // For a long wait the agent backs off instead of holding its lease.
         Some(after) if after > Duration::from_millis(limits::BACKOFF_MAX_MS) => None,
-        Some(after) => Some(after + jitter(ids, limits::BACKOFF_BASE_MS / 4)),
+        // A vendor that says "at once" is asked ever less often all the same.
+        Some(after) => Some(growing(attempt, ids).max(after + jitter(ids, limits::BACKOFF_BASE_MS / 4))),
         None => Some(growing(attempt, ids)),
     }
 }
@@ -143,6 +146,8 @@ pub(crate) mod tests {
         };
         check(limited(Some(7)), 1, Some(7_000));
         check(limited(Some(3_600)), 1, None);
+        check(limited(Some(0)), 1, Some(1_000));
+        check(limited(Some(0)), 3, Some(4_000));
         check(limited(None), 1, Some(1_000));
         check(ModelError::TimedOut(TimeoutKind::Idle), 3, Some(4_000));
         check(ModelError::Cut(String::new()), 4, None);

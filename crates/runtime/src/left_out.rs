@@ -7,16 +7,21 @@ use std::sync::{Mutex, PoisonError};
 use agent::id::AgentId;
 use agent::limits;
 
+use crate::live::Live;
+
 /// How many tools of which agents were reported as left out.
 #[derive(Debug, Default)]
 pub(crate) struct LeftOut(Mutex<HashMap<AgentId, usize>>);
 
 impl LeftOut {
     /// The agent's model is not offered these tools. Writes it to the log if that is news.
-    pub(crate) fn report(&self, agent: AgentId, tools: &[String]) {
+    pub(crate) fn report(&self, live: &Live, agent: AgentId, tools: &[String]) {
         if self.is_news(agent, tools.len()) {
             let (count, tools) = (tools.len(), tools.join("`, `"));
-            tracing::warn!(%agent, "{count} of the agent's tools are more than its model accepts and are left out: `{tools}`");
+            tracing::warn!(
+                agent = live.name(agent),
+                "{count} of the agent's tools are more than its model accepts and are left out: `{tools}`"
+            );
         }
     }
 

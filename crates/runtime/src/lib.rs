@@ -33,6 +33,7 @@ mod sent_requests;
 mod think;
 mod tool_runner;
 mod turn;
+mod unstored;
 mod warm;
 pub mod workers;
 

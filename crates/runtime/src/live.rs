@@ -84,6 +84,8 @@ struct LiveState {
     drafts: HashMap<MessageId, Draft>,
     idle: HashMap<AgentId, Idle>,
     waits: Waiters,
+    /// Handles of agents that were awake lately, for the log.
+    names: HashMap<AgentId, Arc<str>>,
 }
 
 /// Why an agent is backing off.
@@ -131,6 +133,22 @@ impl Live {
     /// The bus that updates go to.
     pub fn bus(&self) -> &Arc<dyn Bus> {
         &self.bus
+    }
+
+    /// The agent has that handle.
+    pub(crate) fn called(&self, agent: AgentId, name: &str) {
+        let mut state = self.lock();
+        if state.names.len() >= limits::IDLE_REASONS_MAX && !state.names.contains_key(&agent) {
+            state.names.clear();
+        }
+        if state.names.get(&agent).is_none_or(|known| **known != *name) {
+            state.names.insert(agent, name.into());
+        }
+    }
+
+    /// What the log calls an agent: its handle, if it was awake on this node lately.
+    pub(crate) fn name(&self, agent: AgentId) -> String {
+        self.lock().names.get(&agent).map_or_else(|| agent.to_string(), |name| name.to_string())
     }
 
     /// What the agent does on this node; `None` if it sleeps or runs elsewhere.

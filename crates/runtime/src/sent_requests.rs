@@ -69,7 +69,7 @@ impl SentRequests {
         let Some(overfull) = cycle.overfull().filter(|_| !known) else { return };
         self.warned = Some(self.basis.config_rev);
         let (cycle, text) = (cycle.id(), overfull.to_string());
-        tracing::warn!(%agent, %cycle, "{text}");
+        tracing::warn!(agent = live.name(agent), %cycle, "{text}");
         publish_alert(live, agent, cycle, AlertKind::WindowOverfull, text);
     }
 
@@ -98,7 +98,7 @@ impl SentRequests {
                  difference: {first}. The agent is not harmed; please report this",
                 sent.model
             );
-            tracing::warn!(%agent, %cycle, "{text}");
+            tracing::warn!(agent = live.name(agent), %cycle, "{text}");
             publish_alert(live, agent, cycle, AlertKind::PrefixBroken, text);
         }
         (self.last, self.prompt) = (Some(sent), Some(prompt.clone()));

@@ -16,6 +16,7 @@ use agent::port::{
 use agent::prompt::Prompt;
 use agent::repair::repair;
 use agent::run::SentRequest;
+use agent::update::AlertKind;
 use futures_util::{FutureExt, StreamExt};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -24,6 +25,7 @@ use tracing::{Instrument, Span};
 use crate::Ports;
 use crate::breaker::{Breakers, Pass};
 use crate::calibration::Calibration;
+use crate::commit::publish_alert;
 use crate::draft_stream::DraftStream;
 use crate::failure;
 use crate::live::DelayKind;
@@ -60,6 +62,8 @@ pub(crate) struct ModelCall<'a> {
     pub(crate) node: &'a Node,
     pub(crate) model: Arc<dyn Model>,
     pub(crate) config: &'a AgentConfig,
+    /// Attempts after the first one.
+    pub(crate) retries: u32,
     pub(crate) tools: &'a Toolset,
     pub(crate) cycle: &'a Cycle,
     pub(crate) lease: Lease,
@@ -105,7 +109,11 @@ impl ModelCall<'_> {
                     }
                     Ok(Ok((reply, first_ms))) => {
                         let model = &self.model.info().name;
-                        self.calibration.observe(model, prompt.tokens, reply.usage.input);
+                        if let Some(window) =
+                            self.calibration.observe(model, prompt.tokens, reply.usage.input)
+                        {
+                            self.warn_of_cut(model, window);
+                        }
                         let verdicts = verdicts(&reply, self.tools);
                         let model_ms = clock.monotonic_ms().saturating_sub(began);
                         let model_reply = ModelReply {
@@ -126,13 +134,12 @@ impl ModelCall<'_> {
             drop(permit);
             trace::failed(&span, &error);
             draft.withdraw();
-            let retries = self.config.limits.model_retries;
-            let again = failure::retry_model(&error, attempt, retries, &*self.ports.ids);
+            let again = failure::retry_model(&error, attempt, self.retries, &*self.ports.ids);
             let pause = match pass.failed(&error, again) {
                 Ok(pause) => pause,
                 Err(error) => return ModelCallEnd::Replied(Err(error)),
             };
-            tracing::info!(agent = %self.lease.agent, attempt, pause_ms = pause.as_millis(), %error, "the model is called again");
+            tracing::info!(agent = self.ports.live.name(self.lease.agent), attempt, pause_ms = pause.as_millis(), %error, "the model is called again");
             let reason = format!("the model is called again in {} ms: {error}", pause.as_millis());
             self.ports.live.delayed(self.lease.agent, DelayKind::Retrying, reason);
             if let Err(interrupt) = self.unless_interrupted(clock.sleep(pause), 0, false).await {
@@ -140,6 +147,18 @@ impl ModelCall<'_> {
             }
             attempt += 1;
         }
+    }
+
+    /// The model's server reads only the end of what it is sent: the agent has answered without its system text and its oldest
+    /// entries. From the next activation on, requests are as small as that.
+    fn warn_of_cut(&self, model: &str, window: u64) {
+        let (agent, cycle) = (self.lease.agent, self.cycle.id());
+        let text = format!(
+            "`{model}` counted {window} tokens in requests of different sizes: its server cuts what is longer, from the beginning. \
+             {window} is taken as its window from now on. Set `context_window` of the model to it, or give the server a larger one"
+        );
+        tracing::warn!(%agent, %cycle, "{text}");
+        publish_alert(&self.ports.live, agent, cycle, AlertKind::WindowCut, text);
     }
 
     /// What happened since the cycle last looked.
@@ -244,7 +263,7 @@ impl ModelCall<'_> {
                     if self.node.must_drop_request(self.lease.agent, asks) {
                         return Err(Interrupt::Suspended);
                     }
-                    // Before the opening is committed there is no lease to glance with, and nothing to cancel.
+                    // Before the opening is committed there is no lease to glance with: its commit tells what happened.
                     let news = self.glance().await.ok().flatten();
                     match news {
                         Some(news) if news.glance.cancel => return Err(Interrupt::Canceled(news)),

@@ -7,13 +7,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agent::call::{CallRow, Effect, Outcome, OutcomeStatus, Runner};
-use agent::changes::Inward;
+use agent::changes::{Inward, Notifications};
 use agent::cycle::{Cycle, Span};
+use agent::entity::EntityKind;
 use agent::event::Trust;
 use agent::id::{AgentId, CallId, CycleId, RootId, SpaceId};
 use agent::life::Facts;
 use agent::limits;
-use agent::port::{Clock, DetachedCall, Done, Lookup, ToolContext, ToolError, Toolset};
+use agent::port::{
+    Accept, Accepted, Clock, DetachedCall, Done, Lookup, StoreError, ToolContext, ToolError, Toolset,
+};
+use agent::space::{NewMessage, PostedMessage};
 use agent::tool::ToolLabel;
 use agent::update::{Topic, Update};
 use jiff::Timestamp;
@@ -23,7 +27,9 @@ use tracing::Instrument;
 
 use crate::Ports;
 use crate::last_look::LastLook;
+use crate::node::Node;
 use crate::trace;
+use crate::unstored::Unstored;
 use crate::workers::WantedCall;
 
 /// The context of a cycle's calls; owned, so that outward calls can run beside the loop.
@@ -40,10 +46,11 @@ pub(crate) struct CallContext {
     facts: Arc<Facts>,
     tools: Toolset,
     ports: Ports,
+    node: Node,
 }
 
 impl CallContext {
-    pub(crate) fn of(cycle: &Cycle, agent: AgentId, ports: &Ports, tools: &Toolset) -> Self {
+    pub(crate) fn of(cycle: &Cycle, agent: AgentId, (ports, node): (&Ports, &Node), tools: &Toolset) -> Self {
         let (root, hop) = cycle.cause();
         Self {
             agent,
@@ -56,11 +63,12 @@ impl CallContext {
             facts: Arc::clone(cycle.facts()),
             tools: tools.clone(),
             ports: ports.clone(),
+            node: node.clone(),
         }
     }
 
-    /// The context of a call whose cycle has ended: no active space and no facts, only its root and hop.
-    pub(crate) fn resumed(detached: &DetachedCall, ports: &Ports) -> Self {
+    /// The context of a call whose cycle has ended: no active space and no facts, only its root and hop. Its spaces are looked up.
+    pub(crate) fn resumed(detached: &DetachedCall, ports: &Ports, node: &Node) -> Self {
         Self {
             agent: detached.agent,
             cycle: detached.row.cycle,
@@ -69,9 +77,10 @@ impl CallContext {
             hop: detached.hop,
             trust: Trust::Outside,
             barrier: false,
-            facts: Arc::default(),
+            facts: Arc::new(Facts { more_spaces: 1, ..Facts::default() }),
             tools: Toolset::of(&*ports.toolbox, Some(std::slice::from_ref(&detached.row.tool))),
             ports: ports.clone(),
+            node: node.clone(),
         }
     }
 
@@ -148,6 +157,39 @@ impl CallContext {
         };
         let done = tool.call(arguments, context).await;
         gate.kept().map_or(done, |outcome| Ok(Done { outcome, inward: Inward::default() }))
+    }
+
+    /// Does what an inward tool wants that was approved after its decision: posts its messages. Each is posted once, however
+    /// often the call is run.
+    async fn done_later(&self, done: Done) -> Result<Done, ToolError> {
+        for message in done.inward.messages.clone() {
+            self.post(message).await?;
+        }
+        Ok(done)
+    }
+
+    async fn post(&self, message: NewMessage) -> Result<(), ToolError> {
+        let space = message.space;
+        let failed = |error: StoreError| ToolError {
+            model: "the message could not be posted; try again later".to_owned(),
+            operator: Some(error.to_string()),
+        };
+        match self.ports.store.accept(Accept::Message(message), None).await.map_err(failed)? {
+            Accepted::Fresh { message: Some(message), wake } => {
+                let found = self.ports.lookup.space(self.agent, space.to_string()).await.map_err(failed)?;
+                let members = found.map(|found| found.members).unwrap_or_default();
+                let own = members.into_iter().find(|member| member.entity.id == self.agent.entity());
+                let (name, handle) =
+                    own.map(|own| (own.entity.display_name, own.entity.name)).unwrap_or_default();
+                let posted = PostedMessage::new(message, name, EntityKind::Agent).with_handle(handle);
+                let messages = vec![posted];
+                self.node.notify(Notifications { messages, wake, ..Notifications::default() });
+                Ok(())
+            }
+            Accepted::Fresh { message: None, .. } | Accepted::Duplicate { .. } => Ok(()),
+            Accepted::Denied(denial) => Err(ToolError::new(format!("nothing was posted: {denial}"))),
+            Accepted::Conflict => Err(ToolError::new("nothing was posted: another message has its id")),
+        }
     }
 
     async fn offered(&self, row: &CallRow, version: &str) -> Result<Done, ToolError> {
@@ -268,7 +310,11 @@ impl OutwardCall {
         let work = async move {
             call_context.publish_started(&call);
             failpoint::hit!("tool.begins");
-            let (result, span) = call_context.timed(call_context.work(&call, &Inward::default())).await;
+            let work = async {
+                let done = call_context.work(&call, &Inward::default()).await?;
+                call_context.done_later(done).await
+            };
+            let (result, span) = call_context.timed(work).await;
             failpoint::hit!("tool.done");
             let mut outcome = outcome_of(result);
             if !call_context.returns_strangers_text(&call) {
@@ -287,8 +333,8 @@ impl OutwardCall {
             Ok(ended) => ended,
             Err(error) => {
                 let text = "the tool crashed; unknown whether it happened".to_owned();
-                let (status, detail) = (OutcomeStatus::Unknown, Some(error.to_string()));
-                (Outcome { status, text, detail, trust: None }, self.span())
+                let outcome = Outcome::of_runtime(OutcomeStatus::Unknown, text);
+                (Outcome { detail: Some(error.to_string()), ..outcome }, self.span())
             }
         }
     }
@@ -329,17 +375,28 @@ struct RunningCall {
 
 impl Outward {
     /// Starts calls in parallel; the state machine starts unsafe ones one after another.
-    pub(crate) fn start(&mut self, context: &CallContext, step: &tracing::Span, rows: Vec<CallRow>) {
+    /// Outcomes of these are noted as soon as they arrive.
+    pub(crate) fn start(
+        &mut self,
+        context: &CallContext,
+        step: &tracing::Span,
+        rows: Vec<CallRow>,
+        unstored: &Arc<Unstored>,
+    ) {
         for row in rows {
             let timeout = context.timeout(&row);
             let mut work = OutwardCall::begin(context, row.clone(), step);
             let (at, began, clock) = (work.at, work.began, Arc::clone(&context.ports.clock));
+            let unstored = (row.effect == Effect::Unsafe).then(|| Arc::clone(unstored));
             let task = self.running.spawn(async move {
                 let (outcome, span) = tokio::select! {
                     biased;
                     ended = work.finish() => ended,
                     () = clock.sleep(timeout) => return OutwardEvent::Overdue(Box::new(work)),
                 };
+                if let Some(unstored) = unstored {
+                    unstored.note(work.context.agent, &work.row.id, &outcome);
+                }
                 work.context.publish_done(&work.row, outcome.status, &outcome.text, span);
                 OutwardEvent::Answered(work.row.id, outcome, span)
             });
@@ -359,6 +416,17 @@ impl Outward {
                 None => std::future::pending().await,
             }
         }
+    }
+
+    /// Aborts the calls that may be repeated.
+    pub(crate) fn retain_unsafe(&mut self) {
+        let repeatable = |running: &RunningCall| running.row.effect != Effect::Unsafe;
+        self.calls.extract_if(|_, running| repeatable(running)).for_each(|(_, call)| call.task.abort());
+    }
+
+    /// Whether no call runs.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.calls.is_empty()
     }
 
     /// Aborts the calls that are not wanted. Returns them and when they ran.

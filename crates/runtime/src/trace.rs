@@ -6,7 +6,7 @@
 use agent::call::{CallRow, OutcomeStatus};
 use agent::cycle::{Cycle, ModelReply};
 use agent::id::AgentId;
-use agent::port::{ModelError, ModelInfo, StopReason};
+use agent::port::{ModelError, ModelInfo, ReplyPart, StopReason};
 use agent::run::Run;
 use tracing::Span;
 use tracing::field::Empty;
@@ -106,7 +106,9 @@ pub(crate) fn answered(span: &Span, model_reply: &ModelReply) {
     span.record("gen_ai.usage.input_tokens", usage.input);
     span.record("gen_ai.usage.output_tokens", usage.output);
     span.record("ms_to_first_chunk", model_reply.first_ms);
+    let calls = model_reply.reply.parts.iter().any(|part| matches!(part, ReplyPart::Call { .. }));
     let reason = match model_reply.reply.stop {
+        StopReason::End if calls => "tool_calls",
         StopReason::End => "stop",
         StopReason::Length => "length",
         StopReason::Refused(_) => "content_filter",

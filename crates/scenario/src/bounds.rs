@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 /// Bytes of one file.
-pub const FILE_MAX_BYTES: usize = 256 * 1024;
+pub const FILE_MAX_BYTES: usize = 4 * 1024 * 1024;
 /// YAML values in one file.
-pub(crate) const NODES_MAX: usize = 50_000;
+pub(crate) const NODES_MAX: usize = 500_000;
 /// Nesting depth of one file.
 pub(crate) const DEPTH_MAX: usize = 40;
 /// Flaws reported for one file; the others are reported after these are fixed.
@@ -15,7 +15,7 @@ pub(crate) const SHOWN_CHARS: usize = 80;
 /// People, agents and spaces of one world, each.
 pub(crate) const CAST_MAX: usize = 100;
 /// Events of one story, or expectations of one file.
-pub(crate) const LINES_MAX: usize = 1_000;
+pub const LINES_MAX: usize = 1_000;
 /// The latest time in a story, and the longest pause.
 pub(crate) const TIME_MAX: Duration = Duration::from_secs(30 * 86_400);
 /// A simulated world that is not idle within this time is considered stuck.

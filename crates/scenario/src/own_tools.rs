@@ -13,7 +13,7 @@ use agent::port::{
 };
 use serde_json::{Value, json};
 
-use crate::scene::SceneTool;
+use crate::scene::{SceneOutcome, SceneTool};
 
 /// The tools of a world: those of every server, and its own.
 #[derive(Clone)]
@@ -30,7 +30,8 @@ impl WorldTools {
 
     /// Gives the world its own tools, once.
     pub(crate) fn add(&self, tools: &[SceneTool]) {
-        self.own.get_or_init(|| tools.iter().map(|tool| Arc::new(OwnTool::of(tool))).collect());
+        let own = |tool| Arc::new(OwnTool::of(tool, Arc::clone(&self.inner)));
+        self.own.get_or_init(|| tools.iter().map(own).collect());
     }
 
     /// How often each own tool has run.
@@ -88,16 +89,19 @@ impl Toolbox for WorldTools {
 /// One tool.
 struct OwnTool {
     spec: ToolSpec,
-    outcomes: Vec<String>,
+    outcomes: Vec<SceneOutcome>,
     runs: AtomicUsize,
+    /// Checks arguments by its schema.
+    inner: Arc<dyn Toolbox>,
 }
 
 impl OwnTool {
-    fn of(tool: &SceneTool) -> Self {
+    fn of(tool: &SceneTool, inner: Arc<dyn Toolbox>) -> Self {
+        let schema = tool.input.clone().unwrap_or_else(|| json!({"type": "object"}));
         let spec = ToolSpec {
             name: tool.name.clone(),
             description: tool.description.clone(),
-            schema: Arc::new(json!({"type": "object"})),
+            schema: Arc::new(schema),
             effect: tool.effect,
             visible: false,
             timeout: Duration::from_millis(limits::TOOL_TIMEOUT_MS),
@@ -108,7 +112,7 @@ impl OwnTool {
             foreign: false,
             counted: OnceLock::new(),
         };
-        Self { spec, outcomes: tool.outcomes.clone(), runs: AtomicUsize::new(0) }
+        Self { spec, outcomes: tool.outcomes.clone(), runs: AtomicUsize::new(0), inner }
     }
 }
 
@@ -120,7 +124,7 @@ impl Tool for OwnTool {
     fn check(&self, arguments: &str) -> Result<Value, String> {
         let text = if arguments.trim().is_empty() { "{}" } else { arguments };
         match serde_json::from_str(text) {
-            Ok(value @ Value::Object(_)) => Ok(value),
+            Ok(value @ Value::Object(_)) => self.inner.fits(&self.spec.schema, &value).map(|()| value),
             Ok(_) => Err("wanted a JSON object".to_owned()),
             Err(error) => Err(format!("wanted a JSON object: {error}")),
         }
@@ -136,7 +140,9 @@ impl Tool for OwnTool {
             context.gate.may_begin().await?;
             let run = self.runs.fetch_add(1, Ordering::SeqCst);
             let outcome = self.outcomes.get(run).or(self.outcomes.last()).cloned().unwrap_or_default();
-            Ok(Done { outcome: Outcome::ok(outcome), inward: Inward::default() })
+            let SceneOutcome { text, failed } = outcome;
+            let outcome = if failed { Outcome::error(text) } else { Outcome::ok(text) };
+            Ok(Done { outcome, inward: Inward::default() })
         })
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use agent::approval::{Answerer, PersonVerdict};
 use agent::changes::PlanChange;
-use agent::config::{AgentConfig, WakeOn};
+use agent::config::{AgentConfig, HistoryLimit, WakeOn};
 use agent::entity::Member;
 use agent::id::{AgentId, EntityId, MessageId, PlanId, SpaceId};
 use agent::life::{IdleReason, Standing};
@@ -24,7 +24,7 @@ use crate::clock::since;
 use crate::model::model_of;
 use crate::model_monitor::ModelMonitor;
 use crate::observed::{Names, Observed};
-use crate::scene::{PersonReply, ProviderState, Scenario, Server, StoryAction, StoryEvent, When};
+use crate::scene::{OPERATOR, PersonReply, ProviderState, Scenario, Server, StoryAction, StoryEvent, When};
 use crate::transcript::{self, Line};
 use crate::verdict::{self, Unmet};
 use crate::world::{Stopped, World, stopped};
@@ -156,7 +156,7 @@ impl Player {
                 ReplySource::Scripts => Some(model_of(&actor.name)),
                 ReplySource::Model => None,
             };
-            let config = AgentConfig { model, ..actor.config.clone() };
+            let config = with_only_model(actor.config.clone(), model);
             let id = self.world.agent(&actor.name, config).await?;
             self.names.actors.push((actor.name.clone(), id.entity()));
             self.names.agents.push((actor.name.clone(), id));
@@ -382,7 +382,11 @@ impl Player {
         tool: Option<&str>,
         reply: &PersonReply,
     ) -> Result<(), Stopped> {
-        let (person, id) = (self.actor(who)?, self.agent(agent)?);
+        let by = match self.actor(who) {
+            Err(_) if who == OPERATOR => Answerer::Operator,
+            person => Answerer::Person(person?),
+        };
+        let id = self.agent(agent)?;
         let Some(node) = self.world.node() else {
             return Err(stopped("nobody can answer while the server does not run"));
         };
@@ -398,7 +402,7 @@ impl Player {
             PersonReply::Refuses(reason) => (PersonVerdict::Refuse, Some(reason.clone())),
             PersonReply::Says(answer) => (PersonVerdict::Answer(answer.clone()), None),
         };
-        let (by, at) = (Answerer::Person(person), ports.clock.now());
+        let at = ports.clock.now();
         let answer = PersonAnswer { id: asked.row.id.clone(), verdict, reason, by, at, seen: None };
         let answered = runtime::approvals::answer(ports, node, &asked, answer).await.map_err(stopped)?;
         let tool = answered.row.tool;
@@ -512,6 +516,12 @@ fn last_reason(listener: &mut dyn Listener) -> Option<String> {
         }
     }
     last
+}
+
+/// The config without any other model, which this world does not have.
+fn with_only_model(config: AgentConfig, model: Option<String>) -> AgentConfig {
+    let history = HistoryLimit { summary_model: None, ..config.history };
+    AgentConfig { model, routing: Vec::new(), fallback: Vec::new(), history, ..config }
 }
 
 fn found<T: Copy>(names: &[(String, T)], name: &str) -> Result<T, Stopped> {

@@ -13,11 +13,16 @@ use agent::run::Ending;
 use jiff::Timestamp;
 use serde_json::Value;
 
+use crate::bounds;
 use crate::flaw::FilePosition;
 use crate::scene::{
-    Act, Actor, Amount, Condition, CycleShape, Expectation, Expected, Room, Rule, Scenario, StoryAction,
-    StoryEvent, TextPattern, When,
+    Act, Actor, Amount, Condition, CycleShape, Expectation, Expected, OPERATOR, PersonReply, Room, Rule,
+    Scenario, SceneHook, SceneOutcome, SceneTool, StoryAction, StoryEvent, TextPattern, When,
 };
+use crate::write::written;
+
+/// The outcome of a tool that the recorded cycles never called.
+const NEVER_CALLED: &str = "ok";
 
 /// What an agent did in some of its cycles.
 #[derive(Clone, Debug)]
@@ -34,6 +39,8 @@ pub struct Recording {
     pub messages: HashMap<MessageId, RecordedMessage>,
     /// Each id that texts may contain, with the handle that replaces it.
     pub handles: HashMap<String, String>,
+    /// The tools that it has and that only its server has. What they returned is in the cycles.
+    pub tools: Vec<SceneTool>,
     /// The cycles, oldest first.
     pub cycles: Vec<RecordedCycle>,
 }
@@ -68,8 +75,23 @@ pub struct RecordedCycle {
     pub events: Vec<RecordedEvent>,
     /// Its model's replies, step by step.
     pub replies: Vec<ModelMessage>,
+    /// What its calls returned, in order: the tool and the outcome.
+    pub outcomes: Vec<(String, SceneOutcome)>,
+    /// What people answered, in order.
+    pub answers: Vec<RecordedAnswer>,
     /// The texts that it posted.
     pub posted: Vec<RecordedMessage>,
+}
+
+/// An answer of a person in a recording.
+#[derive(Clone, Debug)]
+pub struct RecordedAnswer {
+    /// The handle of the person; `None`: an operator.
+    pub who: Option<String>,
+    /// The tool of the call; `None` for a question.
+    pub tool: Option<String>,
+    /// What the person said.
+    pub reply: PersonReply,
 }
 
 /// An event in a recording.
@@ -81,26 +103,56 @@ pub struct RecordedEvent {
     pub kind: EventKind,
     /// Its content.
     pub data: EventData,
+    /// Whether a hook made it of a delivery.
+    pub of_hook: bool,
+    /// Whether it may interrupt a cycle.
+    pub urgent: bool,
 }
 
 impl Recording {
+    /// The scenario as a file that can be read again: without the oldest cycles, as far as there is no room for them.
+    /// `None` if there is no room for the newest one either.
+    pub fn fitting(&mut self) -> Option<(Scenario, Vec<String>, String)> {
+        let before = self.cycles.len();
+        loop {
+            let (scenario, mut left_out) = self.scenario();
+            let text = written(&scenario);
+            let lines = scenario.story.len().max(scenario.expect.len());
+            if text.len() <= bounds::FILE_MAX_BYTES && lines <= bounds::LINES_MAX {
+                let gone = before - self.cycles.len();
+                if gone > 0 {
+                    left_out
+                        .push(format!("the oldest {gone} of these cycles: a scenario has no room for them"));
+                }
+                return Some((scenario, left_out, text));
+            }
+            if self.cycles.len() <= 1 {
+                return None;
+            }
+            self.cycles.remove(0);
+        }
+    }
+
     /// The scenario, and a description of each event that a story cannot express. The story is empty if it can
     /// express none.
     pub fn scenario(&self) -> (Scenario, Vec<String>) {
         let mut rooms: Vec<Room> = self.rooms.iter().map(|(_, room)| room.clone()).collect();
+        let mut hooks: Vec<SceneHook> = Vec::new();
         let (mut story, mut left_out) = (Vec::new(), Vec::new());
         for cycle in &self.cycles {
             let mut when = When::Quiet;
             for event in &cycle.events {
-                if let Some(what) = self.action(&event.data, &mut rooms) {
-                    let what = vec![what];
-                    story.push(StoryEvent { when, what, times: 1, place: FilePosition::default() });
+                if let Some(what) = self.action(event, &mut rooms, &mut hooks) {
+                    story.push(line(when, what));
                     when = When::After(Duration::ZERO);
                 } else {
                     let kind = event.kind.as_str();
                     left_out.push(format!("the event {} of cycle {}, a `{kind}`", event.seq, cycle.ordinal));
                 }
             }
+            // The agent waits for each of them, so everything else is idle.
+            let answers = cycle.answers.iter().map(|answer| line(When::Quiet, self.answer(answer)));
+            story.extend(answers);
         }
         let mut people: Vec<String> = rooms.iter().flat_map(|room| room.members.clone()).collect();
         people.sort();
@@ -115,7 +167,7 @@ impl Recording {
                 "Recorded; the first cycle began at {from}. The script contains its model's replies.\n"
             ),
             people,
-            tools: Vec::new(),
+            tools: self.own_tools(),
             agents: vec![Actor {
                 name: self.agent.clone(),
                 config: self.config.clone(),
@@ -123,7 +175,7 @@ impl Recording {
                 place: FilePosition::default(),
             }],
             spaces: rooms,
-            hooks: Vec::new(),
+            hooks,
             story,
             expect: self.expectations(),
         };
@@ -131,8 +183,13 @@ impl Recording {
     }
 
     /// What happened when an event arrived; `None` if no sentence of a story can express it.
-    fn action(&self, data: &EventData, rooms: &mut [Room]) -> Option<StoryAction> {
-        match data {
+    fn action(
+        &self,
+        event: &RecordedEvent,
+        rooms: &mut [Room],
+        hooks: &mut Vec<SceneHook>,
+    ) -> Option<StoryAction> {
+        match &event.data {
             EventData::Message { message, .. } => {
                 let RecordedMessage { sender, space, text, .. } = self.messages.get(message)?.clone();
                 let space = self.space(space)?.to_owned();
@@ -143,6 +200,20 @@ impl Recording {
                 }
                 Some(StoryAction::Says { who: sender, space, text, id: None })
             }
+            // What its template made of the body is the body of the story's delivery.
+            EventData::Service { name, payload } if event.of_hook => {
+                let urgent = event.urgent.then(|| "true".to_owned());
+                match hooks.iter_mut().find(|hook| hook.name == *name) {
+                    Some(hook) => hook.urgent = hook.urgent.take().filter(|_| event.urgent),
+                    None => hooks.push(SceneHook {
+                        name: name.clone(),
+                        to: vec![self.agent.clone()],
+                        event: None,
+                        urgent,
+                    }),
+                }
+                Some(StoryAction::Delivers { hook: name.clone(), body: payload.clone(), id: None })
+            }
             EventData::Service { name, payload } => {
                 let service = name.split_whitespace().collect::<Vec<_>>().join("-");
                 let payload = payload.clone();
@@ -150,6 +221,26 @@ impl Recording {
             }
             _ => None,
         }
+    }
+
+    fn answer(&self, answer: &RecordedAnswer) -> StoryAction {
+        let RecordedAnswer { who, tool, reply } = answer.clone();
+        let who = who.unwrap_or_else(|| OPERATOR.to_owned());
+        StoryAction::Answers { who, agent: self.agent.clone(), tool, reply }
+    }
+
+    /// Its tools with what they returned in these cycles.
+    fn own_tools(&self) -> Vec<SceneTool> {
+        let with_outcomes = |tool: &SceneTool| {
+            let all = self.cycles.iter().flat_map(|cycle| &cycle.outcomes);
+            let mut outcomes: Vec<SceneOutcome> =
+                all.filter(|(name, _)| *name == tool.name).map(|(_, outcome)| outcome.clone()).collect();
+            if outcomes.is_empty() {
+                outcomes.push(SceneOutcome { text: NEVER_CALLED.to_owned(), failed: false });
+            }
+            SceneTool { outcomes, ..tool.clone() }
+        };
+        self.tools.iter().map(with_outcomes).collect()
     }
 
     fn space(&self, id: SpaceId) -> Option<&str> {
@@ -232,5 +323,65 @@ impl Recording {
         let cycles = self.cycles.iter().map(shape).collect();
         add(Expected::CycleList { agent: me.clone(), cycles }, format!("{me} ran cycles"));
         expect
+    }
+}
+
+/// A line of a story.
+fn line(when: When, what: StoryAction) -> StoryEvent {
+    StoryEvent { when, what: vec![what], times: 1, place: FilePosition::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn recording(cycles: usize, bytes: usize) -> Recording {
+        let cycle = |ordinal: usize| RecordedCycle {
+            ordinal: ordinal as u64,
+            opened_at: Timestamp::UNIX_EPOCH,
+            ending: Ending::Completed,
+            steps: 1,
+            processed: 1,
+            events: vec![RecordedEvent {
+                seq: ordinal as u64,
+                kind: EventKind::Service,
+                data: EventData::Service {
+                    name: "disk".into(),
+                    payload: json!(["x".repeat(bytes), ordinal]),
+                },
+                of_hook: true,
+                urgent: false,
+            }],
+            replies: Vec::new(),
+            outcomes: Vec::new(),
+            answers: Vec::new(),
+            posted: Vec::new(),
+        };
+        Recording {
+            agent: "ada".into(),
+            display_name: "Ada".into(),
+            config: AgentConfig::default(),
+            rooms: Vec::new(),
+            messages: HashMap::new(),
+            handles: HashMap::new(),
+            tools: Vec::new(),
+            cycles: (1..=cycles).map(cycle).collect(),
+        }
+    }
+
+    #[test]
+    fn of_more_than_a_scenario_can_hold_the_newest_cycles_are_recorded() {
+        let (scenario, left_out, text) = recording(6, 1_000_000).fitting().unwrap();
+        assert!(text.len() <= bounds::FILE_MAX_BYTES && text.contains("hook disk delivers"));
+        assert_eq!((scenario.story.len(), left_out.len()), (4, 1));
+        assert!(left_out[0].starts_with("the oldest 2 of these cycles"), "{left_out:?}");
+        let last = scenario.story.last().map(|event| event.what.clone());
+        assert!(matches!(&last.unwrap()[0], StoryAction::Delivers { body, .. } if body[1] == 6));
+        let (_, left_out, _) = recording(6, 10).fitting().unwrap();
+        assert!(left_out.is_empty(), "{left_out:?}");
+        assert!(recording(2, bounds::FILE_MAX_BYTES).fitting().is_none());
+        let (scenario, _, _) = recording(bounds::LINES_MAX + 5, 10).fitting().unwrap();
+        assert_eq!(scenario.story.len(), bounds::LINES_MAX);
     }
 }

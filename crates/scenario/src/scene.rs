@@ -48,15 +48,27 @@ pub struct SceneTool {
     pub labels: ToolLabels,
     /// Description for a real model.
     pub description: String,
+    /// JSON Schema of its arguments; `None`: any object.
+    pub input: Option<Value>,
     /// What its calls return, in order; after the last one always that.
-    pub outcomes: Vec<String>,
+    pub outcomes: Vec<SceneOutcome>,
+}
+
+/// What a call of a scenario's tool returns.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SceneOutcome {
+    /// What the agent reads.
+    pub text: String,
+    /// Whether the call fails.
+    pub failed: bool,
 }
 
 impl Default for SceneTool {
     /// As a declared tool that says nothing.
     fn default() -> Self {
         let (name, description) = (String::new(), String::new());
-        Self { name, effect: Effect::Unsafe, labels: ToolLabels::all(), description, outcomes: Vec::new() }
+        let (effect, labels) = (Effect::Unsafe, ToolLabels::all());
+        Self { name, effect, labels, description, input: None, outcomes: Vec::new() }
     }
 }
 
@@ -248,7 +260,7 @@ pub enum StoryAction {
     Canceled(String),
     /// A person answers a call that waits for one.
     Answers {
-        /// Who.
+        /// Who: a person, or [`OPERATOR`].
         who: String,
         /// The agent.
         agent: String,
@@ -264,6 +276,9 @@ pub enum StoryAction {
     /// Only waits until all agents are idle.
     Quiet,
 }
+
+/// Who answers for an operator, unless somebody in the scenario has this handle.
+pub const OPERATOR: &str = "operator";
 
 /// What a person says to a call that waits.
 #[derive(Clone, Debug, PartialEq)]

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use crate::scene::{
     Act, Actor, Amount, Condition, Expectation, Expected, PersonReply, ProviderState, Rule, Scenario,
-    SceneHook, SceneTool, Server, StoryAction, StoryEvent, TextPattern, When,
+    SceneHook, SceneOutcome, SceneTool, Server, StoryAction, StoryEvent, TextPattern, When,
 };
 
 /// The text of a scenario.
@@ -51,12 +51,18 @@ pub fn written(scenario: &Scenario) -> String {
 }
 
 fn tool(out: &mut String, tool: &SceneTool) {
-    let SceneTool { name, effect, labels, description, outcomes } = tool;
+    let SceneTool { name, effect, labels, description, input, outcomes } = tool;
     let labels: Vec<&str> = labels.iter().map(ToolLabel::as_str).collect();
     let mut keys = vec![format!("effect: {}", effect.as_str()), format!("labels: [{}]", labels.join(", "))];
     if !description.is_empty() {
         keys.push(format!("description: {}", Value::from(description.as_str())));
     }
+    keys.extend(input.iter().map(|schema| format!("input: {schema}")));
+    let outcomes = outcomes.iter().map(|SceneOutcome { text, failed }| match failed {
+        true => json!({"error": text}),
+        false => json!(text),
+    });
+    let outcomes: Vec<Value> = outcomes.collect();
     let _ = writeln!(out, "  {name}: {{{}, outcome: {}}}", keys.join(", "), json!(outcomes));
 }
 

@@ -7,8 +7,7 @@ use runtime::Ports;
 use runtime::node::Node;
 use tokio_util::sync::CancellationToken;
 
-use crate::handlers::hooks::Refusals;
-use crate::hook_pool::HookPool;
+use crate::hook_pool::{HookPool, Refusals};
 use crate::key_cache::KeyCache;
 use crate::once::Running;
 use crate::quota::Quotas;
@@ -54,33 +53,48 @@ pub(crate) struct AppState {
     pub(crate) node: Node,
     pub(crate) options: Options,
     pub(crate) keys: KeyCache,
-    pub(crate) running: Running,
+    pub(crate) running: Arc<Running>,
     pub(crate) refusals: Refusals,
     pub(crate) hook_pool: Arc<HookPool>,
     pub(crate) quotas: Arc<Quotas>,
     pub(crate) reads: Arc<Reads>,
     pub(crate) relays: Arc<Relays>,
     pub(crate) stream_ends: StreamEnds,
-    /// The OpenAPI document; set once all routes are added.
-    pub(crate) document: OnceLock<Bytes>,
+    /// Builds the OpenAPI document of all routes.
+    build_document: fn(&Arc<Self>) -> Bytes,
+    document: OnceLock<Bytes>,
+    /// The paths that answer whatever the host is called; set once all routes are added.
+    pub(crate) probes: OnceLock<Vec<String>>,
 }
 
 impl AppState {
-    /// A state with empty caches and no document.
-    pub(crate) fn new(ports: Ports, node: Node, options: Options) -> Self {
+    /// A state with empty caches, and what builds the OpenAPI document.
+    pub(crate) fn new(
+        ports: Ports,
+        node: Node,
+        options: Options,
+        build_document: fn(&Arc<Self>) -> Bytes,
+    ) -> Self {
         Self {
             ports,
             node,
             options,
             keys: KeyCache::default(),
-            running: Running::default(),
+            running: Arc::default(),
             refusals: Refusals::default(),
             hook_pool: Arc::default(),
             quotas: Arc::default(),
             reads: Arc::default(),
             relays: Arc::default(),
             stream_ends: StreamEnds::default(),
+            build_document,
             document: OnceLock::new(),
+            probes: OnceLock::new(),
         }
+    }
+
+    /// The OpenAPI document, built when it is first asked for.
+    pub(crate) fn document(self: &Arc<Self>) -> Bytes {
+        self.document.get_or_init(|| (self.build_document)(self)).clone()
     }
 }

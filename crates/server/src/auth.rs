@@ -24,6 +24,8 @@ use crate::{extract, keys};
 /// The access policy of a route. A route cannot be added without one (invariant 12).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
+    /// No key needed, and it does not matter by which name or address the server is called: it says nothing but that it runs.
+    Probe,
     /// No key needed.
     Public,
     /// A signature that the hook in the path verifies; only what it has verified is read.
@@ -48,6 +50,7 @@ impl Access {
     /// The name in the OpenAPI document and in snapshots.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
+            Self::Probe => "probe",
             Self::Public => "public",
             Self::Signed => "signed",
             Self::Link => "link",
@@ -62,7 +65,7 @@ impl Access {
 
     /// Whether no key is asked for.
     pub(crate) fn is_keyless(self) -> bool {
-        matches!(self, Self::Public | Self::Signed | Self::Link)
+        matches!(self, Self::Probe | Self::Public | Self::Signed | Self::Link)
     }
 
     /// Whether a key of this scope may send a request of this kind.
@@ -159,7 +162,7 @@ pub(crate) async fn guard(State(guard): State<Guard>, mut request: Request, next
     let reads = matches!(*request.method(), Method::GET | Method::HEAD);
     let crowded = request.extensions().get::<Crowded>().is_some();
     let key = request.extensions().get::<Caller>().map(|caller| (caller.credential.id, caller.is_operator()));
-    let response = match admitted.and_then(|()| begin(&guard.app, &mut request)) {
+    let response = match admitted.and_then(|()| begin(&guard, &mut request)) {
         // Held until the response is made: a stream counts as a stream from then on.
         Ok(_in_flight) => {
             let _read = match key.filter(|_| reads) {
@@ -174,15 +177,15 @@ pub(crate) async fn guard(State(guard): State<Guard>, mut request: Request, next
     if crowded && !key.is_some_and(|(_, operator)| operator) { closing(response) } else { response }
 }
 
-/// Counts the request to its key. On a crowded connection only administrators and the health check are served.
-fn begin(app: &AppState, request: &mut Request) -> Result<Option<Arc<InFlight>>, Problem> {
+/// Counts the request to its key. On a crowded connection only administrators and probes are served.
+fn begin(guard: &Guard, request: &mut Request) -> Result<Option<Arc<InFlight>>, Problem> {
     let caller = request.extensions().get::<Caller>();
-    let served = request.uri().path() == "/v1/health" || caller.is_some_and(Caller::is_operator);
+    let served = guard.access == Access::Probe || caller.is_some_and(Caller::is_operator);
     if request.extensions().get::<Crowded>().is_some() && !served {
         let detail = "too many connections are open: only administrators are served until some are closed";
         return Err(Problem::new(Code::TooManyConnections, detail));
     }
-    let in_flight = caller.map(|caller| app.quotas.request(caller)).transpose()?.map(Arc::new);
+    let in_flight = caller.map(|caller| guard.app.quotas.request(caller)).transpose()?.map(Arc::new);
     if let Some(in_flight) = &in_flight {
         request.extensions_mut().insert(Arc::clone(in_flight));
     }
@@ -235,7 +238,7 @@ async fn space_name(request: &mut Request) -> Result<String, Problem> {
         .await
         .map_err(|_| Problem::new(Code::NotUtf8, "the decoded path is not UTF-8"))?;
     let space = params.iter().find(|(key, _)| *key == "space");
-    space.map(|(_, value)| value.to_owned()).ok_or_else(|| Problem::internal(&"a route without a space"))
+    space.map(|(_, value)| value.to_lowercase()).ok_or_else(|| Problem::internal(&"a route without a space"))
 }
 
 pub(crate) async fn authenticate(app: &AppState, headers: &HeaderMap) -> Result<Caller, Problem> {

@@ -1,30 +1,30 @@
 //! Extractors: every rejection is a problem with a stable code. Must not know routes.
 
+use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use agent::id::hex;
 use agent::limits;
-use agent::port::{Clock, RequestKey};
+use agent::port::Clock;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{FromRequest, FromRequestParts, Path, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, Uri, header};
 use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt;
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use sha2::{Digest, Sha256};
 
 use crate::app_state::AppState;
 use crate::json;
 use crate::problem::{Code, Problem};
 use crate::quota::InFlight;
 
-/// The parameters of the path.
+/// The parameters of the path. Each says by its type whether it may be written in more than one way.
 pub(crate) struct PathParam<T>(pub(crate) T);
 
-impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for PathParam<T> {
+impl<S: Send + Sync, T: PathPart> FromRequestParts<S> for PathParam<T> {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
@@ -38,6 +38,44 @@ impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for PathPar
     }
 }
 
+/// What a path may contain.
+pub(crate) trait PathPart: DeserializeOwned + Send {}
+
+/// An id or a handle. Neither has upper case.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(from = "String")]
+pub(crate) struct Named(String);
+
+/// A text that counts as it is written.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct Exact(pub(crate) String);
+
+impl PathPart for Named {}
+impl PathPart for Exact {}
+impl<A: PathPart, B: PathPart> PathPart for (A, B) {}
+
+impl From<String> for Named {
+    fn from(text: String) -> Self {
+        Self(text.to_lowercase())
+    }
+}
+
+impl Deref for Named {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Deref for Exact {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
 /// The query string.
 pub(crate) struct Query<T>(pub(crate) T);
 
@@ -45,13 +83,18 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Query<T> {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
-        if let Some(known) = json::fields::<T>() {
-            check_query_names(&parts.uri, known)?;
-        }
-        match axum::extract::Query::<T>::try_from_uri(&parts.uri) {
-            Ok(axum::extract::Query(query)) => Ok(Self(query)),
-            Err(error) => Err(Problem::new(Code::BadQuery, error.body_text())),
-        }
+        read_query(&parts.uri).map(Self)
+    }
+}
+
+/// Reads a query string. Lists are asked for with [`crate::listing::List`].
+pub(crate) fn read_query<T: DeserializeOwned>(uri: &Uri) -> Result<T, Problem> {
+    if let Some(known) = json::fields::<T>() {
+        check_query_names(uri, known)?;
+    }
+    match axum::extract::Query::<T>::try_from_uri(uri) {
+        Ok(axum::extract::Query(query)) => Ok(query),
+        Err(error) => Err(Problem::new(Code::BadQuery, error.body_text())),
     }
 }
 
@@ -70,11 +113,8 @@ pub(crate) fn check_query_names(uri: &Uri, known: &[&'static str]) -> Result<(),
     }
 }
 
-/// A JSON body, and its bytes as received.
-pub(crate) struct Body<T> {
-    pub(crate) value: T,
-    pub(crate) raw: Bytes,
-}
+/// A JSON body.
+pub(crate) struct Body<T>(pub(crate) T);
 
 impl<T: DeserializeOwned> FromRequest<Arc<AppState>> for Body<T> {
     type Rejection = Problem;
@@ -82,29 +122,52 @@ impl<T: DeserializeOwned> FromRequest<Arc<AppState>> for Body<T> {
     async fn from_request(request: Request, app: &Arc<AppState>) -> Result<Self, Problem> {
         check_type(request.headers())?;
         let raw = read_body(request, &*app.ports.clock).await?;
-        Ok(Self { value: json::read(&raw)?, raw })
-    }
-}
-
-/// A JSON body that may be missing; the value is then the default.
-pub(crate) struct MaybeBody<T>(pub(crate) T);
-
-impl<T: DeserializeOwned + Default> FromRequest<Arc<AppState>> for MaybeBody<T> {
-    type Rejection = Problem;
-
-    async fn from_request(request: Request, app: &Arc<AppState>) -> Result<Self, Problem> {
-        let typed = check_type(request.headers());
-        let raw = read_body(request, &*app.ports.clock).await?;
-        if raw.is_empty() {
-            return Ok(Self(T::default()));
-        }
-        typed?;
         Ok(Self(json::read(&raw)?))
     }
 }
 
+/// What a request that changes something may have as its body.
+pub(crate) trait RequestBody: Sized {
+    /// Whether there is one.
+    const READ: bool = true;
+
+    /// Reads it; `typed` is whether the content type is that of JSON.
+    fn read(typed: Result<(), Problem>, raw: &[u8]) -> Result<Self, Problem>;
+}
+
+/// A JSON body that must be there.
+pub(crate) struct Sent<T>(pub(crate) T);
+
+/// A JSON body that may be missing; the value is then the default.
+pub(crate) struct Optional<T>(pub(crate) T);
+
+impl<T: DeserializeOwned> RequestBody for Sent<T> {
+    fn read(typed: Result<(), Problem>, raw: &[u8]) -> Result<Self, Problem> {
+        typed?;
+        Ok(Self(json::read(raw)?))
+    }
+}
+
+impl<T: DeserializeOwned + Default> RequestBody for Optional<T> {
+    fn read(typed: Result<(), Problem>, raw: &[u8]) -> Result<Self, Problem> {
+        if raw.is_empty() {
+            return Ok(Self(T::default()));
+        }
+        typed?;
+        Ok(Self(json::read(raw)?))
+    }
+}
+
+impl RequestBody for () {
+    const READ: bool = false;
+
+    fn read(_: Result<(), Problem>, _: &[u8]) -> Result<Self, Problem> {
+        Ok(())
+    }
+}
+
 /// Requires `application/json`: a web page of another origin cannot send that type without a CORS preflight.
-fn check_type(headers: &HeaderMap) -> Result<(), Problem> {
+pub(crate) fn check_type(headers: &HeaderMap) -> Result<(), Problem> {
     let given = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let kind = given.split(';').next().unwrap_or_default().trim();
     if kind.eq_ignore_ascii_case("application/json") {
@@ -178,44 +241,6 @@ async fn read_body_to_end(
         done.0.store(true, Ordering::Relaxed);
     }
     Ok(body.freeze())
-}
-
-/// The `Idempotency-Key` header.
-pub(crate) struct Idempotency(pub(crate) Option<String>);
-
-impl<S: Send + Sync> FromRequestParts<S> for Idempotency {
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
-        let mut given = parts.headers.get_all("idempotency-key").iter();
-        let Some(value) = given.next() else { return Ok(Self(None)) };
-        if given.next().is_some() {
-            return Err(Problem::new(Code::BadHeader, "`idempotency-key` must be given once"));
-        }
-        let bytes = value.as_bytes();
-        let fits = (1..=limits::KEY_MAX_BYTES).contains(&bytes.len())
-            && bytes.iter().all(|byte| byte.is_ascii_graphic() || *byte == b' ');
-        if !fits {
-            let detail = format!(
-                "`idempotency-key` must be 1 to {} printable ASCII characters",
-                limits::KEY_MAX_BYTES
-            );
-            return Err(Problem::new(Code::BadHeader, detail));
-        }
-        Ok(Self(Some(bytes.iter().copied().map(char::from).collect())))
-    }
-}
-
-impl Idempotency {
-    /// The key as the store keeps it. Two requests are the same if `act` and body are the same.
-    pub(crate) fn request(&self, principal: String, act: &str, raw: &[u8]) -> Option<RequestKey> {
-        let key = self.0.clone()?;
-        let mut hash = Sha256::new();
-        hash.update(act.as_bytes());
-        hash.update([0]);
-        hash.update(raw);
-        Some(RequestKey { principal, key, body_hash: hex(&hash.finalize()) })
-    }
 }
 
 /// The number of rows, with the default applied and the bounds checked.

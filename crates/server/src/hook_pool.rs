@@ -4,6 +4,7 @@
 //! how a delivery is verified.
 
 use std::cmp::Reverse;
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -141,6 +142,44 @@ fn crowded() -> Problem {
     let why =
         "too many deliveries to hooks are in flight, and this one was not verified before newer ones came";
     Problem::new(Code::TooManyRequests, why).hint("deliver it again, and send its body at once")
+}
+
+/// Deliveries of each hook that were refused before they were verified, by the code of the refusal.
+#[derive(Debug, Default)]
+pub(crate) struct Refusals(Mutex<HashMap<String, HashMap<&'static str, Unlisted>>>);
+
+#[derive(Debug)]
+struct Unlisted {
+    /// When one was last written to the log.
+    listed_at: u64,
+    /// How many were not since then.
+    count: u64,
+}
+
+impl Refusals {
+    /// Whether a refusal at this time is to be written, and how many of its code were not since the last one.
+    pub(crate) fn listed(&self, hook: &str, code: Code, now: u64) -> Option<u64> {
+        let mut hooks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match hooks.entry(hook.to_owned()).or_default().entry(code.as_str()) {
+            Entry::Vacant(vacant) => {
+                vacant.insert(Unlisted { listed_at: now, count: 0 });
+                Some(0)
+            }
+            Entry::Occupied(mut known) => {
+                let known = known.get_mut();
+                if now.saturating_sub(known.listed_at) < limits::HOOK_REFUSED_LOG_MS {
+                    known.count += 1;
+                    return None;
+                }
+                known.listed_at = now;
+                Some(std::mem::take(&mut known.count))
+            }
+        }
+    }
+
+    pub(crate) fn forget(&self, hook: &str) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(hook);
+    }
 }
 
 #[cfg(test)]

@@ -40,9 +40,15 @@ pub use serve::serve;
 
 /// All routes, behind the gate. Handlers signal `node` when an agent has something to do.
 pub fn router(ports: Ports, node: Node, options: Options) -> axum::Router {
-    let app = Arc::new(app_state::AppState::new(ports, node, options));
-    let (router, document) = handlers::all(routes::Routes::new(Arc::clone(&app))).finish();
+    let app = Arc::new(app_state::AppState::new(ports, node, options, document));
+    let (router, probes) = handlers::all(routes::Routes::new(Arc::clone(&app))).finish();
     // Set once per `AppState`, here.
-    let _ = app.document.set(document);
+    let _ = app.probes.set(probes);
     gate::wrap(router, app)
+}
+
+/// The OpenAPI document. It takes as much memory as everything else that an idle server has, and most servers are never asked for
+/// it: so it is built when it is.
+fn document(app: &Arc<app_state::AppState>) -> bytes::Bytes {
+    handlers::all(routes::Routes::documented(Arc::clone(app))).document()
 }

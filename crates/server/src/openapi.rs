@@ -7,15 +7,17 @@ use agent::limits;
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 use utoipa::openapi::extensions::ExtensionsBuilder;
-use utoipa::openapi::path::{Operation, Parameter, ParameterIn, PathItem};
+use utoipa::openapi::path::{Operation, Parameter, ParameterBuilder, ParameterIn, PathItem};
+use utoipa::openapi::schema::{ObjectBuilder, Type};
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
-use utoipa::openapi::{InfoBuilder, OpenApi, RefOr};
+use utoipa::openapi::{InfoBuilder, OpenApi, RefOr, Required};
 use utoipa::{PartialSchema, ToSchema};
 
 use crate::auth::Access;
 use crate::problem::{Code, ProblemBody};
 
 const SCHEME: &str = "bearer";
+const IDEMPOTENCY_KEY: &str = "idempotency-key";
 /// The codes of one route, until [`finish`] has written them into its responses.
 const CODES: &str = "x-codes";
 /// How deep an example goes into types that contain each other.
@@ -27,19 +29,56 @@ step, posts messages in spaces and sleeps again.\n\n\
 Where a path contains an agent, an entity or a space, use its id or its handle. Lists are paged: pass `next` of \
 one page as `cursor`, with the same filters, to get the next page. Every error is a problem document with a stable \
 `code`; every response has the id of its request in `x-request-id`, which is also in the server's log.\n\n\
-**Repeating a request.** Every `POST` but those of workers and of links takes an `Idempotency-Key`: 1 to 200 printable ASCII characters, chosen by the \
-client. The same request with the same key takes effect once, and the repeat is answered from what the first one did, \
-as it is now. The same key with another request is refused (`key_reused`), also at the same time, and also if the \
-first one failed. Keys are remembered for as long as the store exists, apart \
-for each person, for each service and for all admin keys together.\n\n\
+**Repeating a request.** Every route that changes something takes an `Idempotency-Key`, unless it says why not: 1 to 200 \
+printable ASCII characters, chosen by the client. The same request (method, path and body) with the same key takes effect \
+once, and the repeat is answered from what the first one did, as it is now. One that was refused has changed nothing: sent \
+again, it is tried again. The same key with another request is refused (`key_reused`), also at the same time, and also if \
+the first one was refused. Keys are kept for 30 days, apart for each person, for each service and for all admin keys \
+together; after that a key is new again. That an event or a message with an id of its client was accepted is known for as \
+long as the store exists.\n\n\
 **Compatibility.** Within `/v1` nothing is removed and nothing changes its meaning. Routes, optional fields, codes, \
 values of enums, and events of streams may be added: ignore what you do not know. What is to be replaced is marked \
 `deprecated` in this document and listed in the changelog, and works for at least six months and two minor versions \
 after that. Before version 1.0 a minor version may break names; the changelog says so.";
 
+/// What a route does, which decides what its part of the document has in common with others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Reads,
+    Lists,
+    /// Once for each `Idempotency-Key`.
+    Changes,
+    /// It takes no key, for this reason.
+    Keyless(&'static str),
+}
+
 /// Adds a name, the access policy, the security requirement and the error codes of its own to the operations of a path.
-pub(crate) fn mark(item: &mut PathItem, access: Access, codes: &[Code]) {
+///
+/// # Panics
+/// If the kind of the route is not what its operations are documented to do.
+pub(crate) fn mark(path: &str, item: &mut PathItem, access: Access, kind: Kind, codes: &[Code]) {
+    let gets = item.get.is_some();
+    let reads = matches!(kind, Kind::Reads | Kind::Lists);
     for operation in operations(item) {
+        assert_eq!(gets, reads, "{path}: what changes something is no GET, and is added as what it is");
+        let paged = ["limit", "cursor"].iter().all(|name| has_parameter(operation, name));
+        let answers = serde_json::to_string(&operation.responses).unwrap_or_default();
+        let of_page = answers.contains("/schemas/Page_");
+        let lists = kind == Kind::Lists;
+        assert!(
+            lists == paged && lists == of_page,
+            "{path}: a list has `limit` and `cursor`, and answers a page"
+        );
+        if kind == Kind::Changes {
+            operation.parameters.get_or_insert_default().push(RefOr::T(idempotency_key()));
+        }
+        if let Kind::Keyless(why) = kind {
+            let about = operation.description.get_or_insert_default();
+            if !about.is_empty() {
+                about.push_str("\n\n");
+            }
+            about.push_str(&format!("It takes no `Idempotency-Key`: {why}."));
+        }
         // Several modules have a handler `list`; the tag makes the operation id unique.
         if let (Some(tag), Some(name)) =
             (operation.tags.iter().flatten().next().cloned(), operation.operation_id.as_mut())
@@ -59,6 +98,29 @@ pub(crate) fn mark(item: &mut PathItem, access: Access, codes: &[Code]) {
 /// Whether any operation of the path documents a query parameter.
 pub(crate) fn takes_query(item: &mut PathItem) -> bool {
     operations(item).any(|operation| operation.parameters.iter().flatten().any(in_query))
+}
+
+fn has_parameter(operation: &Operation, name: &str) -> bool {
+    let mut parameters = operation.parameters.iter().flatten();
+    parameters.any(|parameter| matches!(parameter, RefOr::T(parameter) if parameter.name == name))
+}
+
+/// The header that makes a repeat harmless.
+fn idempotency_key() -> Parameter {
+    let about =
+        "Makes it safe to repeat this request: with the same key it takes effect once. Kept for 30 days.";
+    let text = ObjectBuilder::new()
+        .schema_type(Type::String)
+        .min_length(Some(1))
+        .max_length(Some(limits::KEY_MAX_BYTES))
+        .pattern(Some("^[!-~]([ -~]*[!-~])?$"));
+    ParameterBuilder::new()
+        .name(IDEMPOTENCY_KEY)
+        .parameter_in(ParameterIn::Header)
+        .required(Required::False)
+        .description(Some(about))
+        .schema(Some(text))
+        .build()
 }
 
 fn in_query(parameter: &RefOr<Parameter>) -> bool {
@@ -102,9 +164,6 @@ pub(crate) fn finish(mut document: OpenApi, version: &str) -> Bytes {
 
 /// Adds bounds, the header for repeats, and the responses of an operation.
 fn complete(operation: &mut Value, path: &str, method: &str) {
-    if takes_idempotency_key(path, method) {
-        add_idempotency(operation);
-    }
     for parameter in operation.get_mut("parameters").and_then(Value::as_array_mut).into_iter().flatten() {
         bound(parameter);
     }
@@ -152,10 +211,12 @@ fn is_json(body: &Value) -> bool {
 /// Whether operations of this kind can fail with the code.
 fn is_common(code: Code, operation: &Value, path: &str, method: &str) -> bool {
     let is = |access: Access| operation["x-access"] == access.as_str();
-    let public = is(Access::Public) || is(Access::Signed) || is(Access::Link);
+    let public = is(Access::Probe) || is(Access::Public) || is(Access::Signed) || is(Access::Link);
     let any_key = is(Access::AnyKey);
     let has_body = operation["requestBody"].is_object();
     let has_json = has_body && !is(Access::Link);
+    let mut parameters = operation["parameters"].as_array().into_iter().flatten();
+    let takes_key = parameters.any(|parameter| parameter["name"] == IDEMPOTENCY_KEY);
     match code {
         Code::BadQuery | Code::UnknownField | Code::HostRefused | Code::OriginRefused => true,
         Code::BadHttp | Code::UriTooLong | Code::HeadersTooLarge => true,
@@ -167,7 +228,7 @@ fn is_common(code: Code, operation: &Value, path: &str, method: &str) -> bool {
         Code::NotFound => path.contains('{'),
         Code::BodyTooLarge | Code::BodySlow => has_body,
         Code::BadJson | Code::TooDeep | Code::NotJson | Code::WrongType | Code::BadValue => has_json,
-        Code::BadHeader | Code::KeyReused => takes_idempotency_key(path, method),
+        Code::BadHeader | Code::KeyReused => takes_key,
         Code::NoSpace => method != "get",
         other => other.is_limit(),
     }
@@ -206,25 +267,6 @@ fn header_refs(names: &[&str]) -> Value {
         .iter()
         .map(|name| ((*name).to_owned(), json!({"$ref": format!("#/components/headers/{name}")})));
     Value::Object(refs.collect())
-}
-
-/// What workers post does not take one: a claim has an id of its own, and the rest changes nothing the second time. Nor does
-/// a link, which counts once.
-fn takes_idempotency_key(path: &str, method: &str) -> bool {
-    method == "post" && !path.starts_with("/v1/workers/") && !path.ends_with("/{token}")
-}
-
-fn add_idempotency(operation: &mut Value) {
-    let mut parameters = remove(operation, "parameters").as_array().cloned().unwrap_or_default();
-    parameters.retain(|parameter| parameter["name"] != "idempotency-key");
-    parameters.push(json!({
-        "name": "idempotency-key", "in": "header", "required": false,
-        "description": "Makes it safe to repeat this request: with the same key it takes effect once. Remembered for as \
-                        long as the store exists.",
-        "schema": {"type": "string", "minLength": 1, "maxLength": limits::KEY_MAX_BYTES,
-                   "pattern": "^[!-~]([ -~]*[!-~])?$"},
-    }));
-    operation["parameters"] = Value::Array(parameters);
 }
 
 /// Adds the bounds of parameters that have the same meaning everywhere.

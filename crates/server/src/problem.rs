@@ -92,6 +92,8 @@ codes! {
     IdTaken = "id_taken", 409;
     /// The idempotency key was used for another request.
     KeyReused = "key_reused", 409;
+    /// It is unknown what the first request with this idempotency key has done.
+    OutcomeUnknown = "outcome_unknown", 409;
     /// The space is closed to new messages.
     SpaceClosed = "space_closed", 409;
     /// The space has as many members as it can have.
@@ -416,6 +418,7 @@ impl From<StoreError> for Problem {
             StoreError::Full(_) => Self::new(Code::NoSpace, detail).hint("free some disk space"),
             StoreError::Damaged(_) => Self::new(Code::Damaged, detail)
                 .hint("`viv verify` lists what is wrong, `viv restore` restores a backup"),
+            StoreError::Bug(_) => Self::new(Code::Internal, detail),
             StoreError::Closed => Self::new(Code::Closing, detail),
             StoreError::Broken(_) => Self::new(Code::Broken, detail).hint("start the server again"),
         }

@@ -50,7 +50,7 @@ async fn keys(world: &World) -> Vec<(&'static str, Option<String>)> {
     let expired = key(json!({"scope": "admin", "expires_at": soon})).await.1;
     world.clock.advance(Duration::from_secs(2));
     let (id, revoked) = key(json!({"scope": "admin"})).await;
-    assert_eq!(world.ask(Method::DELETE, &format!("/v1/keys/{id}"), ADMIN, None).await.status, 200);
+    assert_eq!(world.ask(Method::DELETE, &format!("/v1/keys/{id}"), ADMIN, None).await.status, 204);
     let service = key(json!({"scope": "service:github"})).await.1;
     let worker = key(json!({"scope": "worker:resize"})).await.1;
     let read = key(json!({"scope": "operator:read"})).await.1;
@@ -77,7 +77,7 @@ async fn keys(world: &World) -> Vec<(&'static str, Option<String>)> {
 /// The code with which a route of this policy refuses a key; `None` if it does not.
 fn refusal(policy: &str, method: &Method, key: &str) -> Option<&'static str> {
     let permitted = match (policy, key) {
-        ("public" | "signed" | "link", _) => true,
+        ("probe" | "public" | "signed" | "link", _) => true,
         (_, "none") => return Some("key_missing"),
         (_, "malformed" | "unknown" | "revoked") => return Some("key_invalid"),
         (_, "expired") => return Some("key_expired"),
@@ -169,19 +169,45 @@ async fn foreign_hosts_and_origins_are_rejected_before_the_key_is_checked() {
         let answer = world.send(request.body(Body::from("no json")).unwrap()).await;
         assert_eq!(answer.code(), expected, "{method} {path} {headers:?}: {answer:?}");
     };
-    for path in ["/v1/health", "/v1/agents", "/v1/spaces/home/stream", "/openapi.json", "/nowhere"] {
+    let hosts = [
+        "evil.example",
+        "localhost.evil.example:7878",
+        "127.0.0.1:7878.evil.example",
+        "[::1]:x",
+        "10.42.0.17:7878",
+    ];
+    for path in
+        ["/v1/health", "/v1/ready", "/v1/agents", "/v1/spaces/home/stream", "/openapi.json", "/nowhere"]
+    {
+        let probe = matches!(path, "/v1/health" | "/v1/ready");
         for method in [Method::GET, Method::POST] {
-            check(method.clone(), path, &[("host", "evil.example")], "host_refused").await;
-            check(method.clone(), path, &[("host", "localhost.evil.example:7878")], "host_refused").await;
-            check(method.clone(), path, &[], "host_refused").await;
-            for origin in ["https://evil.example", "null", "file://", "http://localhost@evil.example", ""] {
+            for host in hosts.iter().filter(|_| !probe) {
+                check(method.clone(), path, &[("host", host)], "host_refused").await;
+            }
+            if !probe {
+                check(method.clone(), path, &[], "host_refused").await;
+            }
+            for origin in [
+                "https://evil.example",
+                "null",
+                "file://",
+                "http://localhost@evil.example",
+                "http://127.0.0.1:7878.evil.example",
+                "http://localhost:7878/x",
+                "",
+            ] {
                 let headers = [("host", "localhost"), ("origin", origin)];
                 check(method.clone(), path, &headers, "origin_refused").await;
             }
         }
+        // An orchestrator probes by whatever address the server has.
+        for host in hosts.iter().filter(|_| probe) {
+            check(Method::GET, path, &[("host", host)], "").await;
+        }
     }
-    let absolute = "http://evil.example/v1/health";
+    let absolute = "http://evil.example/v1/agents";
     check(Method::GET, absolute, &[("host", "localhost")], "host_refused").await;
+    check(Method::GET, "http://localhost:7.evil/v1/agents", &[("host", "localhost")], "host_refused").await;
     for good in ["localhost:7878", "127.0.0.1:7878", "[::1]:7878", "VIV.example"] {
         check(Method::GET, "/v1/health", &[("host", good)], "").await;
     }

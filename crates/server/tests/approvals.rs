@@ -159,6 +159,33 @@ async fn rules_are_listed_and_deleted() {
 }
 
 #[tokio::test]
+async fn whoever_gives_a_rule_learns_that_the_guard_asks_all_the_same_and_the_list_says_it_as_long_as_it_does()
+ {
+    let world = World::new().await;
+    let until = "2026-11-22T14:00:00Z";
+    for (tainted, for_that, asks) in [(true, false, true), (true, true, false), (false, false, false)] {
+        let id = asked(&world, |asked| Approval { tainted, ..asked }).await;
+        let body = json!({"verdict": "approve", "remember_until": until, "remember_tainted": for_that});
+        let given = answer(&world, ADMIN, &id, body).await;
+        assert_eq!((given.status, &given.json["guard_asks"]), (200, &json!(asks)), "{given:?}");
+    }
+    let id = asked(&world, |asked| Approval { tainted: true, ..asked }).await;
+    let once = answer(&world, ADMIN, &id, json!({"verdict": "approve"})).await;
+    assert_eq!(once.json["guard_asks"], Value::Null, "no rule was given");
+    let asks = async || world.get("/v1/approval-rules").await.json["items"][0]["guard_asks"].clone();
+    assert_eq!(asks().await, false);
+    let path = "/v1/agents/muhammad/memories/note";
+    let copy = json!({"value": "strangers' text", "trust": "outside"});
+    assert_eq!(world.ask(Method::PUT, path, ADMIN, Some(copy)).await.json["trust"], "outside");
+    assert_eq!(asks().await, true);
+    assert_eq!(world.ask(Method::DELETE, path, ADMIN, None).await.status, 204);
+    assert_eq!(asks().await, false);
+    let nothing =
+        world.ask(Method::PUT, path, ADMIN, Some(json!({"trust": "outside", "pinned": true}))).await;
+    assert_eq!(nothing.code(), "bad_value", "what is there already keeps its trust");
+}
+
+#[tokio::test]
 async fn a_person_lists_and_deletes_the_own_rules_which_are_for_the_space_that_was_asked() {
     let world = World::new().await;
     let id = asked(&world, |asked| asked).await;

@@ -260,8 +260,10 @@ async fn a_hook_of_keys_takes_those_of_its_service_and_names_deliveries_by_idemp
     assert_eq!(send(Some(&own), Some("k"), 1).await, (202, String::new()));
     assert_eq!(send(Some(&own), Some("k"), 1).await, (200, String::new()));
     assert_eq!(send(Some(&own), Some("k"), 2).await, (409, "key_reused".into()));
-    assert_eq!(send(Some(ADMIN), None, 2).await, (202, String::new()));
-    assert_eq!(send(Some(ADMIN), None, 2).await, (202, String::new()), "no id is invented");
+    // An admin key has no place in the settings of a service outside.
+    assert_eq!(send(Some(ADMIN), None, 1).await, (403, "forbidden".into()));
+    assert_eq!(send(Some(&own), None, 2).await, (202, String::new()));
+    assert_eq!(send(Some(&own), None, 2).await, (202, String::new()), "no id is invented");
     let urgent: Vec<bool> = waiting(&world).await.iter().map(|event| event.urgent).collect();
     assert_eq!(urgent, [false, true, true]);
 }

@@ -23,5 +23,6 @@ mod reference;
 mod sockets;
 mod streams;
 mod targets;
+mod walks;
 mod workers;
 mod world;

@@ -41,6 +41,8 @@ pub(crate) struct World {
     pub(crate) you: EntityId,
     pub(crate) agent: AgentId,
     pub(crate) home: SpaceId,
+    /// What the tools did.
+    pub(crate) counters: Counters,
     signals: Mutex<mpsc::Receiver<Signal>>,
     document: Value,
 }
@@ -134,7 +136,8 @@ impl World {
     async fn with(clock: SimClock, store: Sqlite, links: Option<AnswerLinks>) -> Self {
         let ids = SimIds::new(7, clock.clone());
         let founding = founding(&ids, &clock);
-        let (you, agent, home) = (founding.human.id, founding.agent.as_ref().unwrap().id, founding.space.id);
+        let (you, agent, home) =
+            (founding.human.id, founding.agent.as_ref().unwrap().id, founding.space.as_ref().unwrap().id);
         assert!(store.found(founding).await.unwrap());
         let (sender, signals) = mpsc::channel(64);
         let counters = Counters::new();
@@ -167,6 +170,7 @@ impl World {
             you,
             agent,
             home,
+            counters,
             signals: Mutex::new(signals),
             document: Value::Null,
         };
@@ -342,7 +346,12 @@ fn founding(ids: &SimIds, clock: &SimClock) -> Founding {
     let agent = NewAgent { display_name: "Muhammad".to_owned(), ..agent };
     let space = NewSpace::new(SpaceId(ids.uuid()), "home", vec![human.id, agent.id.entity()], at);
     let space = NewSpace { display_name: "Home".to_owned(), ..space };
-    Founding { human, agent: Some(agent), space, admin: credential(ids, ADMIN, Scope::Admin, clock) }
+    Founding {
+        human,
+        agent: Some(agent),
+        space: Some(space),
+        admin: credential(ids, ADMIN, Scope::Admin, clock),
+    }
 }
 
 /// Opens a cycle that has taken these events.

@@ -16,8 +16,9 @@ use agent::port::{
 use agent::run::Run;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
+use tools::child::Holder;
 use tools::connector::Connector;
-use tools::mcp::McpServer;
+use tools::mcp::{McpHost, McpServer};
 use tools::secret::{SecretValue, Secrets};
 use uuid::Uuid;
 
@@ -26,13 +27,14 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let url = std::env::args().next_back().unwrap_or_default();
     let config = serde_json::from_value(json!({"url": url, "allow": ["127.0.0.1", "::1"]}))?;
     let secrets: Arc<dyn Secrets> = Arc::new(std::collections::BTreeMap::<String, SecretValue>::new());
-    let server = McpServer::new("conformance", config, Arc::new(Connector::default()), secrets, Vec::new());
+    let host = Arc::new(McpHost::new(Holder::default(), std::env::temp_dir(), Vec::new()));
+    let server = McpServer::new("conformance", config, Arc::new(Connector::default()), secrets, host);
     let server = Arc::new(server.map_err(|mistakes| format!("{mistakes:?}"))?);
     let approved = server.list().await?.tools;
     for tool in server.tools(&approved).0 {
         call(&*tool).await?;
     }
-    server.stop().await;
+    server.stop();
     Ok(())
 }
 

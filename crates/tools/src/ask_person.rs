@@ -8,7 +8,7 @@ use agent::approval::PersonQuestion;
 use agent::call::Effect;
 use agent::limits;
 use agent::port::{BoxFuture, Done, Tool, ToolContext, ToolError, ToolSpec};
-use agent::tool::{ToolLabels, names};
+use agent::tool::{ToolLabel, names};
 use serde_json::{Value, json};
 
 use crate::arguments::Checker;
@@ -49,7 +49,7 @@ pub(crate) fn ask_person() -> Arc<dyn Tool> {
         timeout: Duration::from_millis(limits::TOOL_TIMEOUT_MS),
         asynchronous: false,
         version: "1".to_owned(),
-        labels: ToolLabels::default(),
+        labels: [ToolLabel::Private].into_iter().collect(),
         worker: None,
         foreign: false,
         counted: OnceLock::new(),

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 
 use agent::changes::Inward;
 use agent::port::{Done as Outcome, ToolContext, ToolError};
+use agent::tool::ToolLabel;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -28,6 +29,7 @@ impl PrebuiltTool for Skip {
     const NAME: &'static str = "skip";
     const DESCRIPTION: &'static str =
         "Go back to sleep because nothing in the inbox is meant for you. Must be your only call.";
+    const LABELS: &'static [ToolLabel] = &[];
 
     async fn run(_args: SkipArgs, _context: ToolContext<'_>) -> Result<Outcome, ToolError> {
         Ok(typed::done(&json!({"success": true}), Inward::default()))
@@ -78,6 +80,7 @@ impl PrebuiltTool for Done {
     const NAME: &'static str = "done";
     const DESCRIPTION: &'static str =
         "Go back to sleep until something new arrives. Calls in the same response are still carried out.";
+    const LABELS: &'static [ToolLabel] = &[];
 
     async fn run(args: DoneArgs, _context: ToolContext<'_>) -> Result<Outcome, ToolError> {
         let mut reply = json!({"success": true});

@@ -5,6 +5,7 @@ use agent::changes::Inward;
 use agent::entity::Member;
 use agent::limits;
 use agent::port::{Done, ToolContext, ToolError};
+use agent::tool::ToolLabel;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -30,6 +31,7 @@ impl PrebuiltTool for EnterSpace {
     type Args = EnterSpaceArgs;
     const NAME: &'static str = "enter_space";
     const DESCRIPTION: &'static str = "Make a space the active one. Returns its members and latest messages. Not needed to send to a space that you name.";
+    const LABELS: &'static [ToolLabel] = &[ToolLabel::Private];
 
     async fn run(args: EnterSpaceArgs, context: ToolContext<'_>) -> Result<Done, ToolError> {
         let facts = space_ref::named(&context, &args.space).await?;

@@ -6,6 +6,7 @@ use agent::event::Trust;
 use agent::limits;
 use agent::port::{Done, ToolContext, ToolError};
 use agent::run::Run;
+use agent::tool::ToolLabel;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -36,6 +37,7 @@ impl PrebuiltTool for GetMyRuns {
     type Args = GetMyRunsArgs;
     const NAME: &'static str = "get_my_runs";
     const DESCRIPTION: &'static str = "List your latest runs: why you woke up, how it ended, your summaries.";
+    const LABELS: &'static [ToolLabel] = &[ToolLabel::Private];
 
     async fn run(args: GetMyRunsArgs, context: ToolContext<'_>) -> Result<Done, ToolError> {
         let limit = args.limit.unwrap_or(RUNS_DEFAULT).min(limits::RUNS_SHOWN_MAX);

@@ -9,6 +9,7 @@ use agent::id::GoalId;
 use agent::life::{Goal, GoalStatus};
 use agent::limits;
 use agent::port::{Done, ToolContext, ToolError};
+use agent::tool::ToolLabel;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -74,6 +75,7 @@ impl PrebuiltTool for SetGoals {
     const NAME: &'static str = "set_goals";
     const DESCRIPTION: &'static str =
         "Create or change goals; you see them when you wake up. With `id`, only the given fields change.";
+    const LABELS: &'static [ToolLabel] = &[];
 
     async fn run(args: SetGoalsArgs, context: ToolContext<'_>) -> Result<Done, ToolError> {
         let before = current_goals(&context);
@@ -192,6 +194,7 @@ impl PrebuiltTool for DeleteGoals {
     const NAME: &'static str = "delete_goals";
     const DESCRIPTION: &'static str =
         "Delete goals and their sub-goals. If one was reached or given up, set its `status` instead.";
+    const LABELS: &'static [ToolLabel] = &[];
 
     async fn run(args: DeleteGoalsArgs, context: ToolContext<'_>) -> Result<Done, ToolError> {
         let before = current_goals(&context);

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::ask_person::{ask_person, fits};
 use crate::connector::Connector;
-use crate::declare::{Declaration, DeclarationMistake, ToolKind, read_json, read_toml};
+use crate::declare::{Declaration, DeclarationMistake, ToolKind, line_of, read_json, read_toml};
 use crate::fetch_page::FetchPage;
 use crate::http::HttpTool;
 use crate::mcp::{McpListing, McpServer, McpTool};
@@ -226,7 +226,11 @@ impl Toolbox for ToolKit {
     }
 
     fn read_file(&self, text: &str) -> Result<DeclaredTool, Vec<String>> {
-        let nameless = |mistake: DeclarationMistake| DeclarationMistake { file: None, ..mistake }.to_string();
+        let nameless = |mistake: DeclarationMistake| {
+            let line = mistake.key.as_ref().and_then(|key| line_of(text, key));
+            let what = DeclarationMistake { file: None, ..mistake };
+            line.map_or_else(|| what.to_string(), |line| format!("line {line}: {what}"))
+        };
         let read = read_toml("", text, &self.fixed_names());
         self.checked(read.map_err(|wrong| wrong.into_iter().map(nameless).collect::<Vec<_>>())?)
     }

@@ -8,6 +8,7 @@
 
 mod arguments;
 mod ask_person;
+pub mod child;
 pub mod connector;
 pub mod courier;
 pub mod declare;
@@ -18,6 +19,7 @@ mod get_my_runs;
 mod goals;
 pub mod hook;
 pub mod http;
+mod json;
 mod kit;
 pub mod mcp;
 mod memories;

@@ -5,7 +5,7 @@ use agent::changes::{Inward, MemoryChange};
 use agent::limits;
 use agent::memory::{self, Importance};
 use agent::port::{Done, ToolContext, ToolError};
-use agent::tool::names;
+use agent::tool::{ToolLabel, names};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
@@ -51,6 +51,7 @@ impl PrebuiltTool for SetMemories {
     const NAME: &'static str = names::SET_MEMORIES;
     const DESCRIPTION: &'static str =
         "Save or overwrite notes by key; you see them when you wake up, pinned ones always.";
+    const LABELS: &'static [ToolLabel] = &[];
 
     async fn run(args: SetMemoriesArgs, context: ToolContext<'_>) -> Result<Done, ToolError> {
         let nothing = |wrong: String| ToolError::new(format!("nothing was set: {wrong}"));
@@ -69,7 +70,7 @@ impl PrebuiltTool for SetMemories {
                 ImportanceArg::Normal => Importance::Normal,
                 ImportanceArg::High => Importance::High,
             });
-            memories.push(MemoryChange::Set { key, value, importance, pin });
+            memories.push(MemoryChange::Set { key, value, importance, pin, trust: None });
         }
         let changes = context.pending.memories.iter().chain(&memories);
         let after = memory::after(&context.facts.memories, changes);
@@ -96,6 +97,7 @@ impl PrebuiltTool for DeleteMemories {
     type Args = DeleteMemoriesArgs;
     const NAME: &'static str = "delete_memories";
     const DESCRIPTION: &'static str = "Delete notes by key.";
+    const LABELS: &'static [ToolLabel] = &[];
 
     async fn run(args: DeleteMemoriesArgs, context: ToolContext<'_>) -> Result<Done, ToolError> {
         let mut keys = memory::after(&context.facts.memories, &context.pending.memories);

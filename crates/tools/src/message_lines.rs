@@ -24,7 +24,7 @@ pub(crate) struct Page {
     pub(crate) total: u64,
     /// The `before` of the next older page; `None` if there is none.
     pub(crate) next_before: Option<u64>,
-    /// The lowest trust of what others wrote in them; `None` if that is nothing.
+    /// The lowest trust of what others wrote in them, at first or second hand; `None` if that is nothing.
     pub(crate) trust: Option<Trust>,
 }
 
@@ -69,7 +69,9 @@ pub(crate) async fn page(
     }
     messages.reverse();
     let shown = stored.iter().rev().take_while(|message| oldest.is_some_and(|oldest| message.seq >= oldest));
-    let trust = shown.filter(|message| message.sender != own).map(|message| message.trust).min();
+    // What it said itself after it had read strangers' text is theirs.
+    let counts = |message: &&NamedMessage| message.sender != own || message.trust == Trust::Outside;
+    let trust = shown.filter(counts).map(|message| message.trust).min();
     // If only pending messages were shown, the next page begins with the newest stored one.
     let next_before = oldest.or_else(|| stored.last().map(|message| message.seq + 1)).filter(|seq| *seq > 1);
     Ok(Page { messages, total: stored_count + pending_messages.len() as u64, next_before, trust })

@@ -4,6 +4,7 @@
 use agent::changes::Inward;
 use agent::limits;
 use agent::port::{Done, ToolContext, ToolError};
+use agent::tool::ToolLabel;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
@@ -30,6 +31,7 @@ impl PrebuiltTool for PeekInbox {
     const NAME: &'static str = "peek_inbox";
     const DESCRIPTION: &'static str =
         "Take the oldest waiting events now. They are shown next and do not come again.";
+    const LABELS: &'static [ToolLabel] = &[ToolLabel::Private];
 
     async fn run(args: PeekInboxArgs, _context: ToolContext<'_>) -> Result<Done, ToolError> {
         let peek = args.count.unwrap_or(COUNT_DEFAULT).min(limits::PEEK_MAX);

@@ -7,6 +7,7 @@ use agent::id::PlanId;
 use agent::limits;
 use agent::plan::{self, Plan, PlanSource, PlanTerms};
 use agent::port::{Done, ToolContext, ToolError};
+use agent::tool::ToolLabel;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -60,6 +61,7 @@ impl PrebuiltTool for SetPlans {
     const NAME: &'static str = "set_plans";
     const DESCRIPTION: &'static str = "Wake yourself later: once (`at`, `after`) or again and again (`every`, `cron`). \
          With `id`, only the given fields change.";
+    const LABELS: &'static [ToolLabel] = &[];
 
     async fn run(args: SetPlansArgs, context: ToolContext<'_>) -> Result<Done, ToolError> {
         let before = current_plans(&context);
@@ -97,6 +99,7 @@ impl PrebuiltTool for SetReminder {
     type Args = SetReminderArgs;
     const NAME: &'static str = "set_reminder";
     const DESCRIPTION: &'static str = "Wake yourself once.";
+    const LABELS: &'static [ToolLabel] = &[];
 
     async fn run(args: SetReminderArgs, context: ToolContext<'_>) -> Result<Done, ToolError> {
         if args.reason.trim().is_empty() {
@@ -153,6 +156,7 @@ impl PrebuiltTool for DeletePlans {
     type Args = DeletePlansArgs;
     const NAME: &'static str = "delete_plans";
     const DESCRIPTION: &'static str = "Delete plans.";
+    const LABELS: &'static [ToolLabel] = &[];
 
     async fn run(args: DeletePlansArgs, context: ToolContext<'_>) -> Result<Done, ToolError> {
         let before = current_plans(&context);

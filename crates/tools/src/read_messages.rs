@@ -3,6 +3,7 @@
 use agent::changes::Inward;
 use agent::limits;
 use agent::port::{Done, ToolContext, ToolError};
+use agent::tool::ToolLabel;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
@@ -34,6 +35,7 @@ impl PrebuiltTool for ReadMessages {
     type Args = ReadMessagesArgs;
     const NAME: &'static str = "read_messages";
     const DESCRIPTION: &'static str = "Read the newest messages of a space, oldest first.";
+    const LABELS: &'static [ToolLabel] = &[ToolLabel::Private];
 
     async fn run(args: ReadMessagesArgs, context: ToolContext<'_>) -> Result<Done, ToolError> {
         let facts = space_ref::named_or_current(&context, args.space.as_deref()).await?;

@@ -3,10 +3,10 @@
 
 use agent::call::Outcome;
 use agent::changes::Inward;
-use agent::event::Trust;
 use agent::id::CallId;
 use agent::limits;
 use agent::port::{Done, ToolContext, ToolError};
+use agent::tool::ToolLabel;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -42,13 +42,13 @@ impl PrebuiltTool for ReadOutcome {
     type Args = ReadOutcomeArgs;
     const NAME: &'static str = agent::tool::names::READ_OUTCOME;
     const DESCRIPTION: &'static str = "Read lines of a call's outcome of which some bytes were left out.";
+    const LABELS: &'static [ToolLabel] = &[ToolLabel::Private];
 
     async fn run(args: ReadOutcomeArgs, context: ToolContext<'_>) -> Result<Done, ToolError> {
         let call = CallId(args.call);
         let row = context.lookup.call(context.agent, call.clone()).await.map_err(unreadable)?;
         let row = row.ok_or_else(|| ToolError::new(format!("you have made no call with the id `{call}`")))?;
-        // Only the cycle of that call knows how far it trusted an outcome that quotes nobody.
-        let trust = Some(row.trust_of_outcome(Trust::Operator)).filter(|trust| *trust < Trust::Operator);
+        let trust = Some(row.trust_of_outcome());
         let outcome = row.outcome.ok_or_else(|| ToolError::new(format!("`{call}` has no outcome yet")))?;
         let (from, most) = (args.from.unwrap_or(1), args.lines.unwrap_or(LINES_DEFAULT).min(LINES_MAX));
         let lines = lines(&outcome.text);

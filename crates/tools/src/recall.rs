@@ -7,7 +7,7 @@ use agent::id::CycleId;
 use agent::limits;
 use agent::message::Part;
 use agent::port::{Done, Excerpt, RecallError, RecallKind, RecallQuery, ToolContext, ToolError, time_limit};
-use agent::tool::names;
+use agent::tool::{ToolLabel, names};
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -57,6 +57,7 @@ impl PrebuiltTool for Recall {
     const NAME: &'static str = names::RECALL;
     const DESCRIPTION: &'static str =
         "Search all you ever saw, wrote or remember, and your spaces' messages.";
+    const LABELS: &'static [ToolLabel] = &[ToolLabel::Private];
 
     async fn run(args: RecallArgs, context: ToolContext<'_>) -> Result<Done, ToolError> {
         if args.query.len() > limits::RECALL_QUERY_MAX_BYTES {
@@ -94,7 +95,7 @@ impl PrebuiltTool for Recall {
         let kept = found.excerpts.iter().filter(|excerpt| excerpt.kind == RecallKind::Memory);
         let used = kept.filter_map(|excerpt| Some(MemoryChange::Used { key: excerpt.key.clone()? }));
         let inward = Inward { memories: used.collect(), ..Inward::default() };
-        let trust = found.excerpts.iter().filter_map(|excerpt| excerpt.trust).min();
+        let trust = found.excerpts.iter().map(|excerpt| excerpt.trust.unwrap_or_default()).min();
         Ok(quoting(&reply, trust, inward))
     }
 }
@@ -143,6 +144,7 @@ impl PrebuiltTool for ReadCycle {
     type Args = ReadCycleArgs;
     const NAME: &'static str = names::READ_CYCLE;
     const DESCRIPTION: &'static str = "Read one of your past cycles.";
+    const LABELS: &'static [ToolLabel] = &[ToolLabel::Private];
 
     async fn run(args: ReadCycleArgs, context: ToolContext<'_>) -> Result<Done, ToolError> {
         let none =

@@ -7,6 +7,7 @@ use agent::id::MessageId;
 use agent::limits;
 use agent::port::{Done, ToolContext, ToolError};
 use agent::space::NewMessage;
+use agent::tool::ToolLabel;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
@@ -35,6 +36,7 @@ impl PrebuiltTool for SendMessage {
     type Args = SendMessageArgs;
     const NAME: &'static str = "send_message";
     const DESCRIPTION: &'static str = "Post a message to one of your spaces. All members can read it.";
+    const LABELS: &'static [ToolLabel] = &[];
 
     async fn run(args: SendMessageArgs, context: ToolContext<'_>) -> Result<Done, ToolError> {
         let facts = space_ref::named_or_current(&context, args.space.as_deref()).await?;

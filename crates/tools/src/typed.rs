@@ -11,6 +11,7 @@ use agent::event::Trust;
 use agent::limits;
 use agent::port::{BoxFuture, Done, Tool, ToolContext, ToolError, ToolSpec};
 use agent::quote::one_line;
+use agent::tool::ToolLabel;
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde::de::DeserializeOwned;
@@ -26,6 +27,9 @@ pub(crate) trait PrebuiltTool: Send + Sync + 'static {
     const NAME: &'static str;
     /// Its description for the model: what it does, what it returns, what not to do.
     const DESCRIPTION: &'static str;
+    /// What it does with what the agent knows: `private` if it returns what the agent was told, has written or remembers, which
+    /// is not for everyone whoever wrote it.
+    const LABELS: &'static [ToolLabel];
     /// Runs the tool.
     fn run(
         args: Self::Args,
@@ -33,10 +37,12 @@ pub(crate) trait PrebuiltTool: Send + Sync + 'static {
     ) -> impl Future<Output = Result<Done, ToolError>> + Send;
 }
 
-/// A [`PrebuiltTool`] with its compiled schema.
+/// A [`PrebuiltTool`] with its schema.
 struct Typed<T> {
     spec: ToolSpec,
-    checker: Checker,
+    schema: Value,
+    /// Compiled at the first call: most servers wait for days before one.
+    checker: OnceLock<Checker>,
     tool: PhantomData<fn() -> T>,
 }
 
@@ -52,13 +58,12 @@ pub(crate) fn typed<T: PrebuiltTool>() -> Arc<dyn Tool> {
         timeout: Duration::from_millis(limits::TOOL_TIMEOUT_MS),
         asynchronous: false,
         version: "1".to_owned(),
-        labels: agent::tool::ToolLabels::default(),
+        labels: T::LABELS.iter().copied().collect(),
         worker: None,
         foreign: false,
         counted: OnceLock::new(),
     };
-    let checker = Checker::new(T::NAME, &schema).expect("a schema derived from a type compiles");
-    Arc::new(Typed::<T> { spec, checker, tool: PhantomData })
+    Arc::new(Typed::<T> { spec, schema, checker: OnceLock::new(), tool: PhantomData })
 }
 
 impl<T: PrebuiltTool> Tool for Typed<T> {
@@ -67,7 +72,8 @@ impl<T: PrebuiltTool> Tool for Typed<T> {
     }
 
     fn check(&self, arguments: &str) -> Result<Value, String> {
-        self.checker.check(arguments)
+        let compiled = || Checker::new(T::NAME, &self.schema).expect("a schema derived from a type compiles");
+        self.checker.get_or_init(compiled).check(arguments)
     }
 
     fn call<'a>(

@@ -1,6 +1,8 @@
 //! Tests of every prebuilt tool against a small world in memory, and of tools that reach the world against servers on the
 //! loopback.
 
+#![allow(clippy::disallowed_methods, reason = "tests start programs as they need")]
+
 mod prebuilt {
     mod ending;
     mod enter_space;
@@ -31,6 +33,7 @@ mod mcp {
     mod process;
     pub(crate) mod web;
 }
+mod child;
 mod courier;
 mod fetch_page;
 mod hooks;

@@ -32,11 +32,17 @@ PASSING = {"too_many_requests"}
 OVER = {"claim_lost", "not_found"}
 
 
+def written(body):
+    """A body as a server reads it. Half of a character, which a text that was cut may end with, becomes U+FFFD."""
+    text = json.dumps(body, ensure_ascii=False, allow_nan=False)
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()
+
+
 def fitting(output):
     """The answer with that output, or with the reason why it cannot be sent."""
     try:
-        size = len(json.dumps(output))
-    except (TypeError, ValueError) as error:
+        size = len(written(output))
+    except (TypeError, ValueError, RecursionError) as error:
         return {"error": f"it ran, but its output is no JSON: {error}"[:ERROR_CHARACTERS]}
     if size > BODY_BYTES - 1024:
         return {"error": f"it ran, but its output has more than {BODY_BYTES - 1024} bytes as JSON"}
@@ -206,7 +212,7 @@ class Worker:
     def _post(self, route, body):
         request = urllib.request.Request(
             f"{self.url}/v1/workers/{route}",
-            data=json.dumps(body).encode(),
+            data=written(body),
             headers={"authorization": f"Bearer {self._key}", "content-type": "application/json"},
         )
         try:

@@ -240,7 +240,7 @@ pub const KEYS: [ConfigKey; 46] = [
         OneOf(&GuardMode::NAMES),
         Bound::None,
         NextCycle,
-        "While strangers' text is in what the model reads: with `ask` a person must approve that tools that read what is not public and tools that can send it out meet; `strict` refuses that, and every call that cannot be undone; `off` does nothing.",
+        "While strangers' text is in what the model reads: with `ask` a person must approve every call by which something can leave; `strict` refuses such calls, and those that cannot be undone; `off` does nothing.",
     ),
     key(
         "approve",

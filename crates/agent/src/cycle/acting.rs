@@ -10,6 +10,7 @@ use super::{ActivationEnd, After, At, Cycle, Next, Span, State, names};
 use crate::call::{CallRow, CallState, Effect, Outcome, OutcomeStatus, Runner};
 use crate::changes::{CallChange, Changes, CommitKind};
 use crate::entry::{Entry, EntryKind};
+use crate::event::Trust;
 use crate::id::CallId;
 use crate::life::{Finishing, OpenCycle};
 use crate::limits;
@@ -71,9 +72,7 @@ impl Acting {
         for row in self.calls.iter().filter(|row| row.effect == Effect::Unsafe) {
             let runs = self.running.contains(&row.id);
             if row.state == CallState::Planned && row.outcome.is_none() && !runs {
-                let outcome =
-                    Outcome { status: OutcomeStatus::Canceled, text: why.into(), detail: None, trust: None };
-                self.arrived.push((row.id.clone(), outcome));
+                self.arrived.push((row.id.clone(), Outcome::of_runtime(OutcomeStatus::Canceled, why)));
             }
         }
     }
@@ -276,17 +275,24 @@ impl Cycle {
     ) -> (Changes, OpenCycle, Option<Finishing>) {
         let reported = acting.reported();
         let rows: Vec<&CallRow> = reported.iter().collect();
-        let trust = lowest_trust(&rows, self.open.lowest_trust());
+        let trust = lowest_trust(&rows);
         let entry = self.entry(1, EntryKind::Outcomes, outcomes(&rows), trust, now);
         let mut changes = self.changes(kind, now);
         changes.call_changes = acting.arrivals();
         let mut open = self.open.clone();
-        open.note_read([&entry]);
         self.note_calls(&mut open, acting, &changes.call_changes);
         let outcomes = reported.iter().filter_map(|row| Some((row.tool.as_str(), row.outcome.as_ref()?)));
         finish_step(&mut open, outcomes);
         if acting.refused_done().is_some() {
             acting.withdraw_done(&mut open);
+        }
+        for row in rows.iter().filter(|row| row.tool == names::SEND_MESSAGE && row.effect != Effect::Inward) {
+            // Somebody has let it be posted.
+            let posted = row.outcome.as_ref().is_some_and(|outcome| outcome.status == OutcomeStatus::Ok);
+            if let Some((space, hash)) = self.posted(row).filter(|_| posted) {
+                open.addressed.push(space);
+                open.sent.push(hash);
+            }
         }
         changes.entries = vec![entry];
         if open.continued && open.finishing.is_none() {
@@ -298,7 +304,9 @@ impl Cycle {
 
     /// A notice of the runtime to the agent.
     pub(super) fn notice(&self, ahead: u64, text: &str, now: Timestamp) -> Entry {
-        let (message, trust) = (crate::message::ModelMessage::user(text), self.open.lowest_trust());
+        let read = self.log.of_cycle(self.open.id).map(|entry| entry.trust);
+        let (message, trust) =
+            (crate::message::ModelMessage::user(text), read.fold(self.open.trust, Trust::min));
         self.entry(ahead, EntryKind::Notice, message, trust, now)
     }
 

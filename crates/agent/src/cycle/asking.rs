@@ -9,8 +9,7 @@ use crate::approval::{Approval, AskKind, ByRule, Patience, PersonQuestion, hash_
 use crate::call::{CallRow, CallState, Effect, Outcome, OutcomeStatus};
 use crate::changes::Refusal;
 use crate::entity::EntityKind;
-use crate::event::Trust;
-use crate::guard::{Exposure, GuardVerdict};
+use crate::guard::{Exposure, GuardVerdict, WayOut};
 use crate::id::{CallId, EntityId, SpaceId};
 use crate::life::IdleReason;
 use crate::limits;
@@ -50,23 +49,21 @@ impl Cycle {
         &self,
         spec: &ToolSpec,
         arguments: &str,
-        exposure: Exposure,
+        (exposure, way_out): (Exposure, WayOut),
         now: Timestamp,
     ) -> Result<ApprovalNeed, String> {
         let hash = hash_of(&spec.name, &spec.version, arguments);
         if spec.name == names::ASK_PERSON {
             return self.question(arguments, hash, now).map(ApprovalNeed::Asked);
         }
-        if spec.effect == Effect::Inward {
-            return Ok(ApprovalNeed::None);
-        }
         let config = &self.pinned.config;
-        let by_guard = match exposure.verdict(config.guard, spec) {
+        let by_guard = match exposure.verdict(config.guard, spec, way_out) {
             GuardVerdict::Refused(why) => return Err(why),
             GuardVerdict::Asks(why) => Some(why),
             GuardVerdict::Free => None,
         };
-        let by_config = config.approve.iter().any(|pattern| is_named(pattern, &spec.name));
+        let reaches_out = spec.effect != Effect::Inward;
+        let by_config = reaches_out && config.approve.iter().any(|pattern| is_named(pattern, &spec.name));
         let Some(why) = by_guard.or_else(|| by_config.then(|| "the agent's config wants it".to_owned()))
         else {
             return Ok(ApprovalNeed::None);
@@ -86,7 +83,6 @@ impl Cycle {
         let patience = Patience { pause_ms: config.limits.pause, expires_ms: limits::APPROVAL_MS };
         let approval = Approval {
             tainted,
-            labels: spec.labels.bits(),
             space,
             approvers: config.approvers.clone(),
             ..Approval::wanted(AskKind::Approval, why, hash, patience, now)
@@ -104,7 +100,7 @@ impl Cycle {
         now: Timestamp,
     ) -> bool {
         let mut any = false;
-        let mut exposure = self.exposure(step);
+        let exposure = self.exposure(step);
         for call in calls {
             let row = &mut call.row;
             let Some(spec) = self.pinned.setup.tools.iter().find(|tool| tool.name == row.tool).cloned()
@@ -114,20 +110,18 @@ impl Cycle {
             if row.by_rule.is_some() && refusals.iter().any(|refusal| refusal.call == row.id) {
                 any = true;
                 self.pinned.rules.retain(|rule| rule.tool != row.tool);
-                match self.approval_need(&spec, &row.arguments, exposure, now) {
+                let way_out = self.way_out(step, &spec, &row.arguments, self.life.active_space);
+                match self.approval_need(&spec, &row.arguments, (exposure, way_out), now) {
                     Ok(need) => {
                         let (asked, by_rule) = need.parts();
                         (row.approval, row.by_rule) = (asked.map(|asked| asked.approval), by_rule);
                     }
                     Err(why) => {
-                        let outcome = Outcome { trust: Some(Trust::Operator), ..Outcome::error(why) };
+                        let outcome = Outcome::of_runtime(OutcomeStatus::Error, why);
                         (row.by_rule, row.awaited, row.state) = (None, true, CallState::Done);
                         row.outcome = Some(outcome);
                     }
                 }
-            }
-            if row.outcome.is_none() && row.approval.is_none() {
-                exposure.used = exposure.used.with(spec.labels);
             }
         }
         any
@@ -242,5 +236,5 @@ fn nobody_answered() -> Outcome {
         "not run: nobody has answered, and {} of your calls are pending already. Nothing of it was done.",
         limits::DETACHED_PER_AGENT
     );
-    Outcome { status: OutcomeStatus::Canceled, trust: Some(Trust::Operator), ..Outcome::ok(text) }
+    Outcome::of_runtime(OutcomeStatus::Canceled, text)
 }

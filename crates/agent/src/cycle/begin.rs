@@ -73,7 +73,6 @@ impl Cycle {
             cycles: life.cycles,
             failures: life.failures,
             notice: life.notice,
-            used: life.used,
             active_space: entered.or(life.active_space),
             entered,
         };
@@ -151,7 +150,7 @@ impl Cycle {
     }
 
     /// Why a resumed cycle has failed too often.
-    fn failed_too_often(&self) -> Option<String> {
+    pub(super) fn failed_too_often(&self) -> Option<String> {
         let OpenCycle { attempts, deaths, .. } = self.open;
         if deaths >= limits::DEATHS_MAX {
             return Some(attempts::died(deaths));
@@ -243,11 +242,18 @@ fn resume(mut open: OpenCycle, left: LeftOver, setup: &Setup, clean: bool) -> (O
     let mut acting = Acting::of(left.calls.into_iter().map(acting::as_reported).collect());
     for row in &acting.calls {
         let interrupted = row.runner == Runner::Node && row.effect == Effect::Unsafe;
-        if row.state == CallState::Started && interrupted && !left.canceled {
-            // A detached call had started: the process that recovers it reports what is known.
-            let outcome = if row.awaited { Outcome::interrupted() } else { Outcome::pending(&row.id) };
-            acting.arrived.push((row.id.clone(), outcome));
+        if row.state != CallState::Started || !interrupted {
+            continue;
         }
+        let unstored = setup.unstored.iter().find(|(call, _)| *call == row.id);
+        let outcome = match unstored.map(|(_, outcome)| outcome.clone()) {
+            Some(known) => known,
+            None if left.canceled => continue,
+            None if row.awaited => Outcome::interrupted(),
+            // A detached call had started: the process that recovers it reports what is known.
+            None => Outcome::pending(&row.id),
+        };
+        acting.arrived.push((row.id.clone(), outcome));
     }
     let at = At::Acting(acting);
     (open, Some(Opening { at, overlap, tried: Vec::new(), dead: None }))

@@ -113,7 +113,7 @@ impl Cycle {
                 let (rows, call_changes) = give_up_calls(acting);
                 changes.call_changes = call_changes;
                 let rows: Vec<_> = rows.iter().collect();
-                let trust = lowest_trust(&rows, self.open.lowest_trust());
+                let trust = lowest_trust(&rows);
                 entries.push(self.entry(1, EntryKind::Outcomes, outcomes(&rows), trust, now));
             }
             // A canceled cycle has settled these events. Otherwise they wait and are shown another time.
@@ -170,7 +170,7 @@ impl Cycle {
 
     /// Fails the cycle again after an outcome arrived in the meantime, so that the log includes the outcome.
     pub(super) fn fail_cycle_again(&mut self, acting: Acting, now: Timestamp) -> State {
-        let reason = format!("failed {} times", self.open.attempts);
+        let reason = self.failed_too_often().unwrap_or_else(|| "failed too often".to_owned());
         self.fail_cycle(At::Acting(acting), &reason, now)
     }
 }
@@ -203,5 +203,5 @@ fn canceled_outcome(row: &CallRow) -> Outcome {
         }
         _ => (OutcomeStatus::Canceled, "canceled"),
     };
-    Outcome { status, text: text.into(), detail: None, trust: None }
+    Outcome::of_runtime(status, text)
 }

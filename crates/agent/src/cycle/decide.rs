@@ -14,14 +14,15 @@ use crate::changes::{Changes, CommitKind, EventRef, Inward, Refusal};
 use crate::config::nearest;
 use crate::entry::{Entry, EntryKind};
 use crate::event::{Cause, Trust};
-use crate::id::{CallId, ContentRef, EventId};
+use crate::guard::WayOut;
+use crate::id::{CallId, ContentRef, EventId, SpaceId};
 use crate::life::{Finishing, OpenCycle, Waste};
 use crate::limits;
 use crate::message::{ModelMessage, Part, Role};
 use crate::port::{Done, ModelError, ReplyPart, StopReason, ToolError};
 use crate::repair::{RepairedCall, repair};
 use crate::space::NewMessage;
-use crate::tool::{ToolLabels, ToolSpec};
+use crate::tool::ToolSpec;
 
 /// Maximum number of failed calls that the error of a refused `done` names.
 const NAMED_CALLS_MAX: usize = 5;
@@ -83,11 +84,12 @@ impl Cycle {
         let parts = &model_reply.reply.parts;
         let mut verdicts = model_reply.verdicts.iter();
         let (mut planned, mut detached) = (Vec::new(), self.outside.detached);
-        let mut exposure = self.exposure(step);
+        let exposure = self.exposure(step);
+        let mut active = self.life.active_space;
         for (position, part) in parts.iter().enumerate() {
             let ReplyPart::Call { name, arguments } = part else { continue };
             let known = |name: &str| self.pinned.setup.tools.iter().any(|tool| tool.name == name);
-            let RepairedCall { name, arguments, repaired } = repair(stored_name(name), arguments, known);
+            let RepairedCall { name, mut arguments, repaired } = repair(stored_name(name), arguments, known);
             let verdict = verdicts.next().cloned().unwrap_or(Ok(()));
             let index = planned.len();
             let spec = self.pinned.setup.tools.iter().find(|tool| tool.name == name);
@@ -102,7 +104,13 @@ impl Cycle {
                 match spec {
                     None => Some(self.unknown_tool(name)),
                     Some(spec) => step.gated(name).or(verdict.err()).or_else(|| {
-                        let found = self.approval_need(spec, &arguments, exposure, now);
+                        let way_out = self.way_out(step, spec, &arguments, active);
+                        if way_out == WayOut::Space && exposure.is_tainted() {
+                            if let Some(placed) = self.placed(&arguments, active) {
+                                arguments = placed.into();
+                            }
+                        }
+                        let found = self.approval_need(spec, &arguments, (exposure, way_out), now);
                         found.map(|found| need = found).err()
                     }),
                 }
@@ -112,12 +120,16 @@ impl Cycle {
             let runs_detached = refusal.is_none() && (deferred || spec.is_some_and(runs_detached));
             let refusal = refusal.or_else(|| if runs_detached { too_many_detached(detached) } else { None });
             detached += usize::from(runs_detached);
-            // A call that waits counts once it is approved.
-            if let Some(spec) = spec.filter(|_| refusal.is_none() && asked.is_none()) {
-                exposure.used = exposure.used.with(spec.labels);
+            if refusal.is_none() && name == names::ENTER_SPACE {
+                active = self.entered(&arguments);
             }
-            // Our own words, which add nothing to what the cycle has read.
-            let outcome = refusal.map(|why| Outcome { trust: Some(Trust::Operator), ..Outcome::error(why) });
+            let outcome = refusal.map(|why| Outcome::of_runtime(OutcomeStatus::Error, why));
+            // What a person or a rule lets an inward tool do outside is done after the decision, and may be done again.
+            let outward = asked.is_some() || by_rule.is_some();
+            let effect = match spec.map_or(Effect::ReadOnly, |spec| spec.effect) {
+                Effect::Inward if outward => Effect::Idempotent,
+                effect => effect,
+            };
             let index = u32::try_from(index).unwrap_or(u32::MAX);
             planned.push(PlannedCall {
                 row: CallRow {
@@ -127,7 +139,7 @@ impl Cycle {
                     index,
                     tool: name.to_owned(),
                     arguments: stored_arguments(&arguments).to_owned(),
-                    effect: spec.map_or(Effect::ReadOnly, |spec| spec.effect),
+                    effect,
                     tool_version: spec.map(|spec| spec.version.clone()).unwrap_or_default(),
                     runner: match spec {
                         Some(spec) if spec.worker.is_some() => Runner::Worker,
@@ -140,20 +152,13 @@ impl Cycle {
                     awaited: !runs_detached || outcome.is_some(),
                     state: if outcome.is_some() { CallState::Done } else { CallState::Planned },
                     outcome,
+                    trust: exposure.trust,
                 },
                 inward: Inward::default(),
                 repaired,
             });
         }
         planned
-    }
-
-    /// What the outward tools do that this decision calls, refused calls and those that wait for a person left out.
-    fn used_by(&self, decision: &Decision) -> ToolLabels {
-        let runs = |row: &&CallRow| row.outcome.is_none() && row.approval.is_none();
-        let run = decision.calls.iter().map(|call| &call.row).filter(runs);
-        let specs = run.filter_map(|row| self.pinned.setup.tools.iter().find(|tool| tool.name == row.tool));
-        specs.fold(ToolLabels::default(), |used, spec| used.with(spec.labels))
     }
 
     fn unknown_tool(&self, name: &str) -> String {
@@ -164,7 +169,12 @@ impl Cycle {
         }
     }
 
-    pub(super) fn take_results(&self, decision: &mut Decision, results: Vec<Result<Done, ToolError>>) {
+    pub(super) fn take_results(
+        &self,
+        step: &Step,
+        decision: &mut Decision,
+        results: Vec<Result<Done, ToolError>>,
+    ) {
         let mut results = results.into_iter();
         let mut sent = self.open.sent.clone();
         for call in decision.calls.iter_mut().filter(|call| runs_inward(call)) {
@@ -175,6 +185,8 @@ impl Cycle {
                     (Outcome { detail: error.operator, ..Outcome::error(error.model) }, Inward::default())
                 }
             };
+            let unapproved = self.unapproved(step, &inward.messages).filter(|_| !outcome.failed());
+            let outcome = unapproved.map_or(outcome, |why| Outcome::of_runtime(OutcomeStatus::Error, why));
             let posted_before = inward.messages.iter().any(|message| sent.contains(&message_hash(message)));
             let outcome =
                 if posted_before && !outcome.failed() { Outcome::error(ALREADY_POSTED) } else { outcome };
@@ -204,7 +216,7 @@ impl Cycle {
     /// outcomes if all are known, a nudge.
     fn entries_of(&self, step: &Step, decision: &Decision, now: Timestamp) -> Vec<Entry> {
         let mut entries: Vec<Entry> = step.entries.iter().map(|entry| (**entry).clone()).collect();
-        let trust = self.trust_of_reply(step);
+        let trust = self.exposure(step).trust;
         let push = |entries: &mut Vec<Entry>, kind, message, trust| {
             let ahead = entries.len() as u64 + 1;
             entries.push(self.entry(ahead, kind, message, trust, now));
@@ -218,7 +230,7 @@ impl Cycle {
             return entries;
         }
         if !rows.is_empty() {
-            push(&mut entries, EntryKind::Outcomes, outcomes(&rows), lowest_trust(&rows, trust));
+            push(&mut entries, EntryKind::Outcomes, outcomes(&rows), lowest_trust(&rows));
         }
         if let Some(nudge) = self.nudge(decision) {
             push(&mut entries, EntryKind::Notice, ModelMessage::user(nudge), trust);
@@ -245,7 +257,6 @@ impl Cycle {
         changes.view = self.log.narrowed_view();
         changes.entries = self.entries_of(step, decision, now);
         changes.calls = decision.calls.iter().map(|call| call.row.clone()).collect();
-        changes.used = self.used_by(decision);
         for call in &decision.calls {
             open.address(call.inward.messages.iter().map(|message| message.space));
             open.sent.extend(call.inward.messages.iter().map(message_hash));
@@ -289,7 +300,6 @@ impl Cycle {
         let wrote = entries.iter().filter(|entry| entry.kind == EntryKind::Assistant);
         let generated = wrote.map(|entry| u64::from(entry.tokens)).sum();
         open.tokens = open.tokens.saturating_add(self.paid(step, &usage, generated));
-        open.note_read(entries);
         open.usage.add(&usage);
         open.steps.push(self.step_record(step, decision));
         open.vain = Waste::default();
@@ -377,7 +387,11 @@ const ALREADY_POSTED: &str = "you have already posted exactly this message in th
 
 /// A hash of a message's space and text.
 fn message_hash(message: &NewMessage) -> String {
-    ContentRef::of(format!("{} {}", message.space, message.text).as_bytes()).0[..16].to_owned()
+    hash_of_message(message.space, &message.text)
+}
+
+pub(super) fn hash_of_message(space: SpaceId, text: &str) -> String {
+    ContentRef::of(format!("{space} {text}").as_bytes()).0[..16].to_owned()
 }
 
 fn too_many_detached(detached: usize) -> Option<String> {
@@ -502,9 +516,9 @@ fn assistant(decision: &Decision, window: &[Arc<Entry>]) -> ModelMessage {
     ModelMessage { role: Role::Assistant, parts, native }
 }
 
-/// The lowest trust of these outcomes, in a cycle whose lowest trust so far is `cycle`.
-pub(super) fn lowest_trust(rows: &[&CallRow], cycle: Trust) -> Trust {
-    rows.iter().map(|row| row.trust_of_outcome(cycle)).min().unwrap_or(cycle)
+/// The lowest trust of these outcomes.
+pub(super) fn lowest_trust(rows: &[&CallRow]) -> Trust {
+    rows.iter().map(|row| row.trust_of_outcome()).min().unwrap_or_default()
 }
 
 /// The single outcomes entry of a step, in call order.

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use crate::call::CallRow;
+use crate::call::{CallRow, Outcome};
 use crate::changes::Changes;
-use crate::id::CycleId;
+use crate::id::{CallId, CycleId};
 use crate::life::IdleReason;
 use crate::limits;
 use crate::port::{ModelError, ModelInfo, Reply};
@@ -153,6 +153,8 @@ pub struct Setup {
     pub new_cycle: CycleId,
     /// Whether the activation before this one panicked in this process.
     pub panicked: bool,
+    /// How calls ended whose outcomes the store could not take.
+    pub unstored: Vec<(CallId, Outcome)>,
 }
 
 /// Figures of an activation, for tracing.

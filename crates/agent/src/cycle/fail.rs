@@ -81,10 +81,7 @@ impl Cycle {
         let separates = unproven && not_alone && error.fault() == Fault::Content;
         let called = !matches!(error, ModelError::NotCalled { .. });
         let failures = self.life.failures.saturating_add(u32::from(called));
-        let pause = error
-            .retry_after()
-            .unwrap_or_else(|| idle_after(failures))
-            .min(Duration::from_millis(limits::RETRY_AFTER_MAX_MS));
+        let pause = pause_after(error, failures);
         let idle = Self::idle_until(later(now, pause), IdleReason::Provider);
         let at = At::Step(step);
         let (mut changes, end) = self.give_up(&at, idle, &error.to_string(), separates, now);
@@ -141,9 +138,22 @@ fn fault_after(error: &ModelError, failures: u32, unproven: bool) -> Fault {
 
 /// The backoff after so many failures in a row: doubled for each, within bounds. The driver adds jitter, since
 /// the rules use no randomness.
-pub fn idle_after(failures: u32) -> Duration {
+pub(super) fn idle_after(failures: u32) -> Duration {
     let doubled = limits::BACKOFF_BASE_MS.saturating_mul(1u64 << failures.saturating_sub(1).min(20));
     Duration::from_millis(doubled.min(limits::PARK_MAX_MS))
+}
+
+/// How long nobody asks again after so many failures in a row: as long as the vendor says, within bounds. A vendor that
+/// says "at once" again and again is asked ever less often all the same.
+pub fn pause_after(error: &ModelError, failures: u32) -> Duration {
+    let grown = idle_after(failures);
+    let longest = Duration::from_millis(limits::RETRY_AFTER_MAX_MS);
+    match (error, error.retry_after()) {
+        // Nobody was asked.
+        (ModelError::NotCalled { retry_after, .. }, _) => (*retry_after).min(longest),
+        (_, Some(after)) => after.max(grown.min(Duration::from_millis(limits::BACKOFF_MAX_MS))).min(longest),
+        (_, None) => grown,
+    }
 }
 
 fn later(now: Timestamp, pause: Duration) -> Timestamp {

@@ -26,6 +26,7 @@ mod close;
 mod context;
 mod decide;
 mod driver;
+mod exposure;
 mod fail;
 mod log;
 mod outcome;
@@ -46,7 +47,7 @@ pub use context::ContextPreview;
 pub use driver::{
     ActivationEnd, ActivationInfo, ModelReply, Next, Overfull, Setup, Span, SummaryEnd, SummaryRequest,
 };
-pub use fail::idle_after;
+pub use fail::pause_after;
 
 use std::sync::Arc;
 
@@ -70,7 +71,7 @@ use crate::limits;
 use crate::port::{Done, ModelError, ToolError};
 use crate::prepare::{self, Unread};
 use crate::prompt::{Item, Prompt};
-use crate::tool::{ToolLabels, names};
+use crate::tool::names;
 use crate::workspace;
 
 /// One activation of one agent.
@@ -328,9 +329,6 @@ impl Cycle {
             return;
         };
         self.outside.looked(&news);
-        for asked in news.granted.iter().filter_map(|row| row.approval.as_ref()) {
-            self.life.used = self.life.used.with(ToolLabels::from_bits(asked.labels));
-        }
         if let State::Acting(acting) = &mut self.state {
             acting.answered(news.answered);
             acting.granted(news.granted);
@@ -338,6 +336,11 @@ impl Cycle {
         if let Some(facts) = news.facts {
             self.outside.facts = Arc::new(facts);
         }
+    }
+
+    /// Whether another model of the config is called if this one fails.
+    pub fn has_fallback(&self) -> bool {
+        self.outside.fallbacks_used < self.pinned.config.fallback.len()
     }
 
     /// Whether a generation or a wait should be aborted at once.
@@ -411,7 +414,7 @@ impl Cycle {
     pub fn acted(&mut self, results: Vec<Result<Done, ToolError>>) {
         self.state = match self.take() {
             State::Inward(step, mut decision) => {
-                self.take_results(&mut decision, results);
+                self.take_results(&step, &mut decision, results);
                 State::Deciding(step, decision)
             }
             other => other,

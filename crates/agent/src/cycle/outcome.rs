@@ -88,7 +88,6 @@ impl Cycle {
         if let Some(open) = &changes.open {
             self.open = open.clone();
         }
-        self.life.used = self.life.used.with(changes.used);
         self.life.failures = changes.failures.unwrap_or(self.life.failures);
         if let Some(notice) = &changes.notice {
             self.life.notice.clone_from(notice);

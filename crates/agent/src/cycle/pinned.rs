@@ -17,7 +17,6 @@ use crate::limits;
 use crate::message::{ModelMessage, Part, Role};
 use crate::port::ModelInfo;
 use crate::tokens;
-use crate::tool::ToolLabels;
 use crate::view::Budget;
 use crate::workspace::{self, Moment};
 
@@ -47,8 +46,6 @@ pub(super) struct LifeState {
     pub(super) cycles: u64,
     pub(super) failures: u32,
     pub(super) notice: Option<String>,
-    /// What the outward tools do that it has called.
-    pub(super) used: ToolLabels,
     pub(super) active_space: Option<SpaceId>,
     /// The active space if this activation has changed it: its first decision stores it.
     pub(super) entered: Option<SpaceId>,

@@ -8,13 +8,11 @@ use super::text_reply::{TextReply, text_of};
 use super::{ActivationInfo, Cycle, Span, State, Step, names};
 use crate::call::{CallRow, Outcome, head_and_tail};
 use crate::changes::{CallChange, Changes};
-use crate::event::Trust;
 use crate::id::CallId;
 use crate::life::{OpenCycle, Waste};
 use crate::limits;
 use crate::port::Price;
 use crate::run::{CallRecord, Ending, Run, SentRequest, StepRecord, Usage};
-use crate::view;
 
 impl Cycle {
     /// Reports when a call of the current step ran.
@@ -56,14 +54,9 @@ impl Cycle {
             first_ms: model_reply.first_ms,
             calls: calls.collect(),
             unsent: unsent_text(decision),
-            sent: Some(SentRequest { trust: self.trust_of_view(step), ..model_reply.sent.clone() }),
+            sent: Some(SentRequest { trust: Some(self.exposure(step).trust), ..model_reply.sent.clone() }),
             ..self.undecided_record(step, model_reply.asked_at)
         }
-    }
-
-    /// The lowest trust in all that the step's request showed of the history.
-    pub(super) fn trust_of_view(&self, step: &Step) -> Option<Trust> {
-        view::lowest_trust(&self.log.view, self.log.window.iter().chain(&step.entries))
     }
 
     /// What is known of a step without its decision.

@@ -9,7 +9,6 @@ use crate::changes::{Changes, Settlement};
 use crate::config::{Gate, WantedChoice};
 use crate::entry::{Compaction, Entry, EntryKind, View};
 use crate::event::{EventState, Trust, Waiting};
-use crate::guard::Exposure;
 use crate::inbox::{self, Batch};
 use crate::layer::{self, Known, Layer, LayerKind};
 use crate::life::{OpenCycle, Previewed};
@@ -50,6 +49,8 @@ pub(super) struct Step {
     pub(super) cut: u32,
     /// Whether the transcript was rebuilt because a vendor refused the request as invalid.
     pub(super) rebuilt: bool,
+    /// The lowest trust of what its requests have shown.
+    pub(super) read: Option<Trust>,
 }
 
 impl Step {
@@ -234,6 +235,7 @@ impl Cycle {
         step.gate = prepared.gate;
         step.choice = prepared.choice;
         step.model = prepared.model;
+        step.read = Some(self.exposure(step).trust);
     }
 
     fn inject(&self, step: &mut Step, events: Vec<Waiting>, now: Timestamp) {
@@ -367,33 +369,6 @@ impl Cycle {
     pub(super) fn must_call(&self, step: &Step) -> bool {
         self.pinned.config.stop.require_tool
             || step.gate.as_ref().is_some_and(|gate| gate.tool_choice == WantedChoice::Required)
-    }
-
-    /// The lowest trust of all that the model had read when it replied in this step.
-    pub(super) fn trust_of_reply(&self, step: &Step) -> Trust {
-        step.entries.iter().map(|entry| entry.trust).fold(self.open.lowest_trust(), Trust::min)
-    }
-
-    /// What a call of this step could do harm with: what its model reads, and what the agent has called before.
-    pub(super) fn exposure(&self, step: &Step) -> Exposure {
-        let shown = self.trust_of_view(step);
-        let facts = &self.outside.facts;
-        let memories = facts.memories.iter().map(|memory| memory.trust);
-        let goals = facts.goals.iter().map(|goal| goal.trust);
-        let plans = facts.plans.iter().map(|plan| plan.trust);
-        let recent = self.outside.recent.iter().map(|message| message.trust);
-        // A preview shows their beginnings.
-        let waits = self.outside.waits.oldest.iter().chain(&self.outside.waits.urgent);
-        let waits = waits.map(|waiting| waiting.event.envelope.trust);
-        let foreign = self.pinned.setup.tools.iter().any(|tool| tool.foreign).then_some(Trust::Outside);
-        let notes = memories.chain(goals).chain(plans);
-        let lowest = shown.into_iter().chain(notes).chain(recent).chain(waits).chain(foreign).min();
-        Exposure { trust: lowest.unwrap_or(Trust::Operator), used: self.life.used }
-    }
-
-    /// The trust of what the agent says now: whoever reads it reads what came from strangers, at second hand.
-    pub(super) fn trust_of_message(&self, step: &Step) -> Trust {
-        self.exposure(step).trust.min(Trust::Agent)
     }
 
     /// An entry of this step, `ahead` positions after the last one, with its tokens counted.

@@ -90,7 +90,6 @@ fn activation(waiting: Vec<Waiting>) -> Activation {
     let id = Uuid::from_u128(1);
     Activation {
         life: Life {
-            used: ToolLabels::default(),
             agent: AgentId(id),
             epoch: 3,
             commit_n: 7,
@@ -149,6 +148,11 @@ fn begin_at(activation: Activation, panicked: bool, now: Timestamp) -> Cycle {
         ToolSpec { asynchronous: true, ..tool("ship", Effect::Unsafe) },
         ToolSpec { labels: [ToolLabel::Private].into_iter().collect(), ..tool("crm", Effect::ReadOnly) },
         ToolSpec { labels: [ToolLabel::Exfiltrates].into_iter().collect(), ..tool("mail", Effect::ReadOnly) },
+        ToolSpec {
+            labels: [ToolLabel::Exfiltrates].into_iter().collect(),
+            ..tool(names::FETCH_PAGE, Effect::ReadOnly)
+        },
+        tool(names::ENTER_SPACE, Effect::Inward),
     ];
     let model = ModelInfo {
         name: "scripted".into(),
@@ -162,7 +166,12 @@ fn begin_at(activation: Activation, panicked: bool, now: Timestamp) -> Cycle {
         Window::Unchanged => Vec::new(),
     };
     let (others, new_cycle) = (Vec::new(), CycleId(Uuid::from_u128(50)));
-    Cycle::begin(activation, window, Setup { tools: tools.into(), model, others, new_cycle, panicked }, now)
+    Cycle::begin(
+        activation,
+        window,
+        Setup { tools: tools.into(), model, others, new_cycle, panicked, unstored: Vec::new() },
+        now,
+    )
 }
 
 fn begin(waiting: Vec<Waiting>) -> Cycle {

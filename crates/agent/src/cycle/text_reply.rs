@@ -72,12 +72,11 @@ impl Cycle {
         } else {
             decision.text_refused.clone().or_else(|| step.gated(names::SEND_MESSAGE))
         };
-        Some(match why_not {
+        let trust = self.trust_of_message(step);
+        let message = NewMessage { trust, ..self.message_of(text, space, open, now) };
+        Some(match why_not.or_else(|| self.unapproved(step, std::slice::from_ref(&message))) {
             Some(why) => TextReply::Private(Some(why)),
-            None => TextReply::Posted(Box::new(NewMessage {
-                trust: self.trust_of_message(step),
-                ..self.message_of(text, space, open, now)
-            })),
+            None => TextReply::Posted(Box::new(message)),
         })
     }
 

@@ -2,6 +2,10 @@
 
 /// How long a worker keeps a call without renewing its claim.
 pub const WORKER_LEASE_MS: u64 = 30_000;
+/// How often it is looked whether the server stood still while a worker has a call.
+pub const WORKER_LOOK_MS: u64 = 5_000;
+/// From when such a time is not the worker's: it could not renew its claim.
+pub const WORKER_STILL_MS: u64 = 500;
 /// Claims of one call that can be repeated, before it is given up.
 pub const WORKER_CLAIMS_PER_CALL: u32 = 5;
 /// Tools of one claim.

@@ -7,7 +7,7 @@ use jiff::civil::{Date, DateTime, Time};
 use jiff::tz::{AmbiguousOffset, TimeZone};
 use jiff::{SignedDuration, Timestamp, Zoned};
 
-use super::terms::zone_of;
+use super::terms::{wrong_cron_field, zone_of};
 use super::{BadPlan, Schedule};
 
 /// The first slot after `after`.
@@ -40,7 +40,10 @@ impl Slots {
                 Self::Every(i64::try_from(*every_ms).unwrap_or(i64::MAX).max(1), *from)
             }
             Schedule::Cron { expression, zone } => {
-                let cron = Cron::from_str(expression).map_err(|_| BadPlan::Cron(expression.clone()))?;
+                let cron = Cron::from_str(expression).map_err(|_| BadPlan::Cron {
+                    got: expression.clone(),
+                    why: wrong_cron_field(expression),
+                })?;
                 let zone = zone_of(zone)?;
                 match (0..24).all(|hour| cron.pattern.hour_match(hour).unwrap_or(false)) {
                     true => Self::Hourly(Box::new(cron), zone),

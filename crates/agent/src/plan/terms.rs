@@ -179,7 +179,7 @@ fn first_slot(schedule: &Schedule, now: Timestamp) -> Result<Timestamp, BadPlan>
 fn cron(text: &str, zone: &str) -> Result<Schedule, BadPlan> {
     let fields: Vec<&str> = text.split_whitespace().collect();
     if text.len() > limits::PLAN_WHEN_MAX_BYTES || fields.len() != 5 {
-        return Err(BadPlan::Cron(shown(text)));
+        return Err(BadPlan::Cron { got: shown(text), why: not_five_fields(text, fields.len()) });
     }
     let zone = match zone.len() <= limits::PLAN_WHEN_MAX_BYTES {
         true => TimeZone::get(zone).ok().and_then(|zone| zone.iana_name().map(str::to_owned)),
@@ -188,6 +188,66 @@ fn cron(text: &str, zone: &str) -> Result<Schedule, BadPlan> {
     .ok_or_else(|| BadPlan::Zone(shown(zone)))?;
     let schedule = Schedule::Cron { expression: fields.join(" "), zone };
     super::Slots::of(&schedule).map(|_| schedule)
+}
+
+/// Names of schedules that other programs have, as five fields.
+const CRON_NAMES: [(&str, &str); 7] = [
+    ("@yearly", "0 0 1 1 *"),
+    ("@annually", "0 0 1 1 *"),
+    ("@monthly", "0 0 1 * *"),
+    ("@weekly", "0 0 * * 0"),
+    ("@daily", "0 0 * * *"),
+    ("@midnight", "0 0 * * *"),
+    ("@hourly", "0 * * * *"),
+];
+
+fn not_five_fields(text: &str, count: usize) -> String {
+    match CRON_NAMES.iter().find(|(name, _)| text.trim().eq_ignore_ascii_case(name)) {
+        Some((_, fields)) => format!("write `{fields}`"),
+        None if count == 6 => "it has six; leave out the seconds, which are first, or the year".to_owned(),
+        None => format!("it has {count}"),
+    }
+}
+
+/// The fields of an expression, with the least and the greatest number of each.
+const CRON_FIELDS: [(&str, u8, u8); 5] =
+    [("minute", 0, 59), ("hour", 0, 23), ("day", 1, 31), ("month", 1, 12), ("weekday", 0, 7)];
+
+/// The first field that is wrong, and why.
+pub(super) fn wrong_cron_field(expression: &str) -> String {
+    let fields = expression.split_whitespace().zip(CRON_FIELDS);
+    let wrong = |(text, (name, least, most)): (&str, (&str, u8, u8))| {
+        let why = text.split(',').find_map(|part| wrong_cron_part(part, least, most))?;
+        Some(format!("the {name} `{text}` is wrong: {why}"))
+    };
+    fields.into_iter().find_map(wrong).unwrap_or_else(|| "one of its fields cannot be read".to_owned())
+}
+
+/// What is wrong with one part of a field; names of days and months are left to the parser.
+fn wrong_cron_part(part: &str, least: u8, most: u8) -> Option<String> {
+    let wanted = || format!("wanted {least} to {most}");
+    let (range, step) = match part.split_once('/') {
+        Some((range, step)) => (range, Some(step)),
+        None => (part, None),
+    };
+    if let Some(step) = step {
+        let is_number = step.parse::<u8>().is_ok_and(|step| step > 0);
+        if !is_number {
+            return Some(format!("wanted a step such as `*/5`, got `/{step}`"));
+        }
+        if range.parse::<u8>().is_ok() {
+            return Some(format!("a step needs a range: `{range}-{most}/{step}`, or `*/{step}`"));
+        }
+    }
+    let numbers: Vec<Result<u8, _>> = range.split('-').map(str::parse).collect();
+    if numbers.iter().flatten().any(|number| !(least..=most).contains(number)) {
+        return Some(wanted());
+    }
+    match numbers.as_slice() {
+        [Ok(from), Ok(to)] if from > to => Some(format!("the range runs backwards: {from} to {to}")),
+        _ if range.is_empty() => Some(wanted()),
+        _ => None,
+    }
 }
 
 /// A time with an offset, or a local time in that zone.
@@ -240,8 +300,36 @@ pub(super) fn zone_of(name: &str) -> Result<TimeZone, BadPlan> {
     TimeZone::get(name).map_err(|_| BadPlan::Zone(shown(name)))
 }
 
-/// The zone that is most like this one.
+/// Abbreviations and offsets that are no zone, or several, and what to write instead: a model follows a hint as it stands.
+const ZONES_MEANT: [(&[&str], &str); 11] = [
+    (&["PST", "PDT", "PT", "PACIFIC"], "write the place, such as `America/Los_Angeles`"),
+    (&["MST", "MDT", "MT"], "write the place, such as `America/Denver`"),
+    (
+        &["CST", "CDT", "CT"],
+        "it means several zones: write the place, such as `America/Chicago` or `Asia/Shanghai`",
+    ),
+    (&["EST", "EDT", "ET", "EASTERN"], "write the place, such as `America/New_York`"),
+    (
+        &["IST"],
+        "it means several zones: write the place, such as `Asia/Kolkata`, `Europe/Dublin` or `Asia/Jerusalem`",
+    ),
+    (&["BST"], "it means several zones: write the place, such as `Europe/London` or `Asia/Dhaka`"),
+    (&["CET", "CEST", "MEZ", "MESZ"], "write the place, such as `Europe/Berlin`"),
+    (&["WET", "WEST"], "write the place, such as `Europe/Lisbon`"),
+    (&["EET", "EEST", "MSK"], "write the place, such as `Europe/Kyiv` or `Europe/Moscow`"),
+    (&["JST", "KST"], "write the place, such as `Asia/Tokyo` or `Asia/Seoul`"),
+    (&["AEST", "AEDT", "AET"], "write the place, such as `Australia/Sydney`"),
+];
+
+/// What to write instead of this, which is no zone.
 pub(super) fn zone_like(zone: &str) -> String {
+    let wanted = zone.trim().to_uppercase();
+    if let Some((_, hint)) = ZONES_MEANT.iter().find(|(names, _)| names.contains(&wanted.as_str())) {
+        return (*hint).to_owned();
+    }
+    if let Some(hint) = offset_like(&wanted) {
+        return hint;
+    }
     let names: Vec<String> = db().available().map(|name| name.to_string()).collect();
     let city = |name: &&str| {
         let city = name.rsplit('/').next().unwrap_or(name);
@@ -254,10 +342,54 @@ pub(super) fn zone_like(zone: &str) -> String {
     }
 }
 
+/// What to write instead of an offset such as `GMT+2`; `None` if it is none. The names of the zones with a fixed offset have
+/// the opposite sign: `Etc/GMT-2` is ahead of UTC.
+fn offset_like(zone: &str) -> Option<String> {
+    let offset = ["UTC", "GMT", "Z"].iter().find_map(|name| zone.strip_prefix(name)).unwrap_or(zone);
+    let ahead = match offset.as_bytes().first()? {
+        b'+' => true,
+        b'-' => false,
+        _ => return None,
+    };
+    let (hours, minutes) = match offset[1..].split_once(':') {
+        Some((hours, minutes)) => (hours, minutes),
+        None if offset.len() == 5 => offset[1..].split_at(2),
+        None => (&offset[1..], "0"),
+    };
+    let (hours, minutes): (u8, u8) = (hours.parse().ok()?, minutes.parse().ok()?);
+    let place = "write the place, such as `Europe/Berlin`, whose clocks also change in spring and autumn";
+    match (minutes, ahead, hours) {
+        (0, _, 0) => Some("write `UTC`".to_owned()),
+        (0, true, ..=14) => Some(format!("{place}; `Etc/GMT-{hours}` is always {hours} h ahead of UTC")),
+        (0, false, ..=12) => Some(format!("{place}; `Etc/GMT+{hours}` is always {hours} h behind UTC")),
+        _ => Some(place.to_owned()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use serde_json::{Value, json};
+
+    #[test]
+    fn a_hint_for_a_zone_leads_to_the_zone_that_was_meant() {
+        for (zone, hint) in [
+            ("GMT+2", "`Etc/GMT-2` is always 2 h ahead"),
+            ("utc-05:00", "`Etc/GMT+5` is always 5 h behind"),
+            ("+0530", "write the place"),
+            ("UTC+0", "write `UTC`"),
+            ("PST", "`America/Los_Angeles`"),
+            ("ist", "`Asia/Kolkata`, `Europe/Dublin`"),
+            ("BST", "`Europe/London`"),
+            ("Berlin", "did you mean `Europe/Berlin`?"),
+            ("New York", "did you mean `America/New_York`?"),
+        ] {
+            let got = zone_like(zone);
+            assert!(got.contains(hint), "{zone}: {got}");
+            let named = got.split('`').skip(1).step_by(2);
+            named.for_each(|name| assert!(TimeZone::get(name).is_ok(), "{zone}: {name}"));
+        }
+    }
 
     fn now() -> Timestamp {
         "2026-03-01T10:00:00Z".parse().unwrap()
@@ -322,9 +454,22 @@ mod tests {
                 json!({"at": "2026-03-02T09:00:00Z", "cron": "0 9 * * *"}),
                 "wanted one of `at`, `after`, `every` and `cron`, got `at` and `cron`",
             ),
-            (json!({"cron": "* * * * * *"}), "`* * * * * *` is not a cron expression of five fields"),
-            (json!({"cron": "@daily"}), "`@daily` is not a cron expression of five fields"),
-            (json!({"cron": "61 * * * *"}), "`61 * * * *` is not a cron expression of five fields"),
+            (json!({"cron": "* * * * * *"}), "got `* * * * * *`: it has six; leave out the seconds"),
+            (json!({"cron": "5 4"}), "got `5 4`: it has 2"),
+            (json!({"cron": "@daily"}), "got `@daily`: write `0 0 * * *`"),
+            (json!({"cron": "61 * * * *"}), "got `61 * * * *`: the minute `61` is wrong: wanted 0 to 59"),
+            (json!({"cron": "0 24 * * *"}), "the hour `24` is wrong: wanted 0 to 23"),
+            (json!({"cron": "0 9 * * 8"}), "the weekday `8` is wrong: wanted 0 to 7"),
+            (
+                json!({"cron": "5/15 * * * *"}),
+                "the minute `5/15` is wrong: a step needs a range: `5-59/15`, or `*/15`",
+            ),
+            (
+                json!({"cron": "*/x * * * *"}),
+                "the minute `*/x` is wrong: wanted a step such as `*/5`, got `/x`",
+            ),
+            (json!({"cron": "0 17-9 * * *"}), "the hour `17-9` is wrong: the range runs backwards: 17 to 9"),
+            (json!({"cron": "0 9 * * mo"}), "got `0 9 * * mo`: one of its fields cannot be read"),
             (json!({"cron": "0 0 30 2 *"}), "`0 0 30 2 *` never fires: no such day comes"),
             (
                 json!({"cron": "0 9 * * *", "zone": "Berlin"}),

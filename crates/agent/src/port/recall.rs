@@ -94,7 +94,7 @@ pub struct Excerpt {
     /// The handle of the message's space, or of the one that the cycle was about; `None` if there is none, or if there
     /// are several.
     pub space: Option<String>,
-    /// The message's trust, or the lowest of the events of that cycle; `None` if it processed none.
+    /// The trust of the message, the entry or the memory.
     pub trust: Option<Trust>,
     /// The part with the words.
     pub text: String,

@@ -136,12 +136,15 @@ pub enum SentAgain {
 }
 
 /// What is known of a request with a client's key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KnownRequest {
     /// The key is new.
     New,
-    /// The same request was noted before, with this subject: the id of what it creates, or of what it changed.
+    /// The same request was noted before, with this subject: the id of what it creates, or of what it changed. Nil if it has
+    /// changed nothing yet: it was refused, or cut off.
     Repeated(Uuid),
+    /// The same request was answered before with this.
+    Answered(String),
     /// The key was used before for another request.
     Conflict,
 }
@@ -359,8 +362,8 @@ pub struct Founding {
     pub human: NewHuman,
     /// The first agent; `None` if agents come from files.
     pub agent: Option<NewAgent>,
-    /// The first space, with both as members.
-    pub space: NewSpace,
+    /// The first space, with both as members; `None` if agent files say which spaces there are.
+    pub space: Option<NewSpace>,
     /// The admin key.
     pub admin: NewCredential,
 }
@@ -451,13 +454,16 @@ pub trait Registry: Send + Sync {
     fn remove_member(&self, space: SpaceId, entity: EntityId) -> BoxFuture<'_, Result<u64, RegistryError>>;
     /// What is known of this request.
     fn known_request(&self, request: RequestKey) -> BoxFuture<'_, Result<KnownRequest, RegistryError>>;
-    /// Notes the subject of a request for good, unless its key is known. A nil subject reserves the key for this
-    /// request until its subject is noted. Returns what was known before.
+    /// Notes the subject of a request, unless its key is known. A nil subject reserves the key for this request until its
+    /// subject is noted. Returns what was known before. A few keys that are too old are forgotten with each new one.
     fn note_request(
         &self,
         request: RequestKey,
         subject: Uuid,
     ) -> BoxFuture<'_, Result<KnownRequest, RegistryError>>;
+    /// Notes the answer to a request whose subject was noted.
+    fn answer_request(&self, request: RequestKey, answer: String)
+    -> BoxFuture<'_, Result<(), RegistryError>>;
     /// Stores a key. `request` makes this idempotent by the client's key.
     fn add_credential(
         &self,

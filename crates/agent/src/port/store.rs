@@ -7,6 +7,8 @@
 //!   with the same `expect` after it succeeded, it returns the same result.
 //! - An event is in exactly one state; `waiting` holds it only while it waits.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 
 use super::{BoxFuture, Denial};
@@ -15,6 +17,7 @@ use crate::changes::{Changes, CommitOutcome, News, Notifications};
 use crate::event::Event;
 use crate::id::{AgentId, PlanId};
 use crate::life::{Activation, Lease};
+use crate::limits;
 use crate::space::{Message, NewMessage};
 
 /// What became of plans and held events that were due.
@@ -39,7 +42,7 @@ pub struct LatePlan {
     pub slot: Timestamp,
 }
 
-/// Idempotency of a request (`Idempotency-Key`), kept forever.
+/// Idempotency of a request (`Idempotency-Key`), kept for [`limits::REQUEST_KEY_MS`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestKey {
     /// Whose request it is: all keys of one principal share it, so that a key that replaces another one (at each start
@@ -47,8 +50,18 @@ pub struct RequestKey {
     pub principal: String,
     /// The client's key.
     pub key: String,
-    /// Hash of the request body, to detect another body under the same key.
+    /// Hash of the request, to detect another one under the same key.
     pub body_hash: String,
+    /// When it arrived.
+    pub at: Timestamp,
+}
+
+impl RequestKey {
+    /// What was noted before this time is forgotten: the key is new again.
+    pub fn kept_since(&self) -> Timestamp {
+        let kept = Duration::from_millis(limits::REQUEST_KEY_MS);
+        self.at.checked_sub(kept).unwrap_or(Timestamp::MIN)
+    }
 }
 
 /// What to accept.
@@ -118,6 +131,10 @@ pub enum StoreError {
     /// A record cannot be read: quarantine the agent and inform the operator.
     #[error("a record is damaged: {0}")]
     Damaged(String),
+    /// The command itself is wrong, and nothing was written: a panic, a broken constraint, a statement that SQL refuses.
+    /// No record is to blame: the agent backs off, as after a panic of its activation.
+    #[error("a command of the store failed by a mistake in it: {0}")]
+    Bug(String),
     /// The store was closed.
     #[error("the store is closed")]
     Closed,

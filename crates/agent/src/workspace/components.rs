@@ -85,7 +85,7 @@ fn clock(now: &Moment<'_>) -> Vec<Fact> {
 fn spaces(now: &Moment<'_>) -> Vec<Fact> {
     let Moment { me, facts, active, .. } = *now;
     let mut items = Vec::new();
-    for SpaceFacts { space, members, more_members } in &facts.spaces {
+    for SpaceFacts { space, members, more_members, told: _ } in &facts.spaces {
         let marks = if space.closed { ", closed" } else { "" };
         let rule = match space.wake_on {
             WakeOn::All => "",

@@ -3,21 +3,33 @@
 use clap::builder::PossibleValuesParser as Names;
 use clap::{ArgGroup, Args, Subcommand};
 
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct ApprovalsArgs {
+    #[command(subcommand)]
+    pub(crate) verb: Option<ApprovalsVerb>,
+    #[command(flatten)]
+    pub(crate) list: ApprovalsList,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ApprovalsList {
+    /// Only calls of this agent, by handle or id
+    #[arg(long)]
+    pub(crate) agent: Option<String>,
+    /// Only calls that are asked in this space, by handle or id
+    #[arg(long)]
+    pub(crate) space: Option<String>,
+    /// Also those that are over
+    #[arg(long)]
+    pub(crate) all: bool,
+}
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum ApprovalsVerb {
-    /// List calls that wait for people, the newest first
+    /// List calls that wait for people, the newest first, as the command alone does
     #[command(alias = "ls")]
-    List {
-        /// Only calls of this agent, by handle or id
-        #[arg(long)]
-        agent: Option<String>,
-        /// Only calls that are asked in this space, by handle or id
-        #[arg(long)]
-        space: Option<String>,
-        /// Also those that are over
-        #[arg(long)]
-        all: bool,
-    },
+    List(ApprovalsList),
     /// Show a call: what would run, exactly, and why somebody is asked
     Show {
         /// The call, by id

@@ -16,32 +16,30 @@ viv: a runtime for living agents
 `viv --help` lists everything, `viv COMMAND --help` explains one.";
 
 /// The commands by purpose.
-const GROUPS: [(&str, &[&str]); 7] = [
+const GROUPS: [(&str, &[&str]); 6] = [
     ("Start", &["init", "up", "stop", "logs", "doctor", "models", "config"]),
-    ("Talk", &["chat", "say", "event", "cancel"]),
-    ("Observe", &["ps", "top", "watch", "tail", "show", "recall"]),
+    ("Talk", &["chat", "say"]),
+    ("Observe", &["ps", "runs", "show", "watch", "top", "recall"]),
     (
         "Manage",
         &[
             "agents",
             "memories",
             "plans",
+            "events",
             "approvals",
             "tools",
             "mcp",
             "hooks",
             "targets",
             "secrets",
-            "guard",
             "spaces",
             "entities",
             "keys",
-            "dead",
         ],
     ),
-    ("Data", &["backup", "restore", "verify", "index", "export", "import"]),
+    ("Data", &["backup", "restore", "verify"]),
     ("Test", &["scenario"]),
-    ("More", &["completions", "man", "version"]),
 ];
 
 /// An example for each command that its usage line alone does not explain, by its path.
@@ -51,9 +49,11 @@ const EXAMPLES: &[(&[&str], &str)] = &[
     (&["chat"], "viv chat --agent ada"),
     (&["say"], "viv say --wait \"what do you remember?\"\n  git log -3 | viv say --wait -"),
     (&["ps"], "viv ps --json"),
+    (&["runs"], "viv runs\n  viv runs ada -n 50"),
     (&["show"], "viv show run ada"),
     (&["show", "run"], "viv show run\n  viv show run ada --json"),
-    (&["show", "inbox"], "viv show inbox ada --state waiting"),
+    (&["events"], "viv events ada --state waiting\n  viv events --state dead"),
+    (&["events", "list"], "viv events list ada --state waiting"),
     (&["show", "context"], "viv show context ada --layers\n  viv show context ada --all"),
     (&["doctor"], "viv doctor --model anthropic/claude-sonnet-5-5"),
     (&["agents"], "viv agents --state suspended"),
@@ -62,14 +62,14 @@ const EXAMPLES: &[(&[&str], &str)] = &[
     (&["agents", "set"], "viv agents set bob model=openai/gpt-5 limits.max_steps=5"),
     (&["agents", "retire"], "viv agents retire bob --yes"),
     (&["memories"], "viv memories ada"),
-    (&["memories", "set"], "viv memories ada set city Rome"),
-    (&["approvals"], "viv approvals list"),
+    (&["memories", "set"], "viv memories set ada city Rome"),
+    (&["approvals"], "viv approvals --agent ada"),
     (
         &["approvals", "answer"],
         "viv approvals answer CALL approve --reason \"in budget\"\n  \
          viv approvals answer CALL --text \"the blue one\"",
     ),
-    (&["plans"], "viv plans list ada"),
+    (&["plans"], "viv plans\n  viv plans ada"),
     (
         &["plans", "add"],
         "viv plans add ada report \"post a summary\" --cron \"30 9 * * 1-5\" --zone Europe/Berlin\n  \
@@ -98,19 +98,19 @@ const EXAMPLES: &[(&[&str], &str)] = &[
     (&["targets", "dead"], "viv targets dead board"),
     (&["targets", "retry"], "viv targets retry board"),
     (&["secrets", "set"], "printf %s \"$TOKEN\" | viv secrets set crm_token"),
-    (&["guard", "clear"], "viv guard clear ada"),
-    (&["index", "rebuild"], "viv index rebuild"),
-    (&["cancel"], "viv cancel 0199a1b2-0000-7000-8000-000000000001 --agent ada"),
-    (&["dead"], "viv dead\n  viv dead ada"),
-    (&["dead", "show"], "viv dead show 0199a1b2-0000-7000-8000-000000000001"),
-    (&["dead", "retry"], "viv dead retry 0199a1b2-0000-7000-8000-000000000001 --agent ada"),
+    (&["agents", "clear-guard"], "viv agents clear-guard ada"),
+    (&["agents", "export"], "viv agents export ada ada.jsonl"),
+    (&["agents", "import"], "viv agents import ada.jsonl --as ada-2"),
+    (&["events", "cancel"], "viv events cancel 0199a1b2-0000-7000-8000-000000000001 --agent ada"),
+    (&["events", "show"], "viv events show 0199a1b2-0000-7000-8000-000000000001"),
+    (&["events", "retry"], "viv events retry 0199a1b2-0000-7000-8000-000000000001 --agent ada"),
     (&["spaces"], "viv spaces --all"),
     (&["spaces", "open"], "viv spaces open garden --members owner,ada"),
     (&["spaces", "add"], "viv spaces add garden bob --role reviewer"),
     (&["spaces", "read"], "viv spaces read home --limit 5"),
     (&["entities"], "viv entities --kind human"),
     (&["entities", "add"], "viv entities add husam --display-name Husam"),
-    (&["keys"], "viv keys list"),
+    (&["keys"], "viv keys"),
     (
         &["keys", "add"],
         "viv keys add person --entity husam --label laptop\n  viv keys add service:github --expires 90d\n  viv keys add worker:resize",
@@ -121,14 +121,12 @@ const EXAMPLES: &[(&[&str], &str)] = &[
     (&["man"], "viv man | man -l -\n  viv man --dir ~/.local/share/man/man1"),
     (&["backup"], "viv backup backups/\n  viv backup before-the-upgrade.db"),
     (&["restore"], "viv restore before-the-upgrade.db --data-dir .viv-restored"),
-    (&["verify"], "viv verify\n  viv verify before-the-upgrade.db --json"),
-    (&["export", "agent"], "viv export agent ada ada.jsonl"),
-    (&["import", "agent"], "viv import agent ada.jsonl --as ada-2"),
+    (&["verify"], "viv verify\n  viv verify before-the-upgrade.db --json\n  viv verify --rebuild-index"),
     (&["init"], "viv init my-agents"),
     (&["config"], "viv config show --origin"),
     (&["config", "show"], "viv config show --origin --listen 127.0.0.1:0"),
     (&["config", "keys"], "viv config keys --agent"),
-    (&["event"], "viv event ops deploy '{\"ok\": false}'"),
+    (&["events", "send"], "viv events send ops deploy '{\"ok\": false}'"),
     (&["models"], "viv models --provider anthropic"),
     (&["models", "try"], "viv models try llamacpp --base-url http://127.0.0.1:8080/v1"),
     (&["scenario"], "viv scenario run scenarios"),
@@ -187,7 +185,7 @@ mod tests {
     #[test]
     fn the_first_help_page_lists_every_command_once() {
         let page = command().render_help().to_string();
-        for command in Cli::command().get_subcommands() {
+        for command in Cli::command().get_subcommands().filter(|command| !command.is_hide_set()) {
             let entry = format!("\n  {} ", command.get_name());
             assert_eq!(page.matches(&entry).count(), 1, "`{}` in {page}", command.get_name());
         }

@@ -23,7 +23,8 @@ pub(crate) enum HooksVerb {
         hook: String,
     },
     /// Remove a hook and its log
-    Rm {
+    #[command(alias = "rm")]
+    Remove {
         /// The hook
         hook: String,
     },

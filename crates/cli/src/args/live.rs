@@ -3,41 +3,33 @@
 use clap::{Args, ValueEnum};
 
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  viv watch home\n  viv watch ada --since 10m\n\n\
+#[command(
+    after_help = "Example:\n  viv watch home\n  viv watch ada --since 10m\n  viv watch --lines -n 50 --no-follow\n\n\
     A handle that both a space and an agent have is written `space:NAME` or `agent:NAME`.\n\
-    Ctrl-C ends it. It continues after a restart of the server and reports it.")]
+    Ctrl-C ends it. It continues after a restart of the server and reports it."
+)]
 pub(crate) struct WatchArgs {
     /// A space or an agent, by handle or id [default: everything; the only space for a member's key]
     #[arg(value_name = "SPACE|AGENT")]
-    pub(crate) subject: Option<String>,
+    pub(crate) subjects: Vec<String>,
     /// Follow all spaces and agents
-    #[arg(long, conflicts_with = "subject")]
+    #[arg(long, conflicts_with = "subjects")]
     pub(crate) all: bool,
     /// Number of past lines to show
-    #[arg(long, default_value_t = 10, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=200))]
+    #[arg(long, short = 'n', default_value_t = 10, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=200))]
     pub(crate) history: u32,
     /// Show the past since then, at most 200 lines: `90s`, `10m`, `2h`, `1d` or a time such as
     /// `2026-11-21T14:03:05Z`
     #[arg(long, value_name = "WHEN", conflicts_with = "history")]
     pub(crate) since: Option<String>,
     /// Also show the model's private text (one agent only)
-    #[arg(long, requires = "subject")]
+    #[arg(long, requires = "subjects")]
     pub(crate) thoughts: bool,
-}
-
-#[derive(Debug, Args)]
-#[command(
-    after_help = "Example:\n  viv tail -n 50 --no-follow\n\nOne line for each message and each cycle that ended."
-)]
-pub(crate) struct TailArgs {
-    /// Only these agents, by handle or id, and the messages of their spaces [default: all]
-    #[arg(value_name = "AGENT")]
-    pub(crate) agents: Vec<String>,
-    /// Number of past lines to show
-    #[arg(short = 'n', long = "lines", default_value_t = 10, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=200))]
-    pub(crate) lines: u32,
-    /// Print the past, then exit
-    #[arg(long)]
+    /// One line for each message and each cycle that ended; of several agents, if they are named
+    #[arg(long, conflicts_with = "thoughts")]
+    pub(crate) lines: bool,
+    /// With --lines: print the past, then exit
+    #[arg(long, requires = "lines")]
     pub(crate) no_follow: bool,
 }
 

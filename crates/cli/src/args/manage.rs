@@ -38,7 +38,13 @@ pub(crate) enum AgentsVerb {
     /// List agents, as the command alone does
     #[command(hide = true, alias = "ls")]
     List(StateArgs),
+    /// Show an agent: its state, goals, memories
+    Show {
+        /// The agent, by handle or id [default: the only one]
+        agent: Option<String>,
+    },
     /// Create an agent
+    #[command(alias = "add")]
     Create(CreateArgs),
     /// Create an agent with the config of another one; history, inbox and spaces are not copied
     Clone {
@@ -75,6 +81,29 @@ pub(crate) enum AgentsVerb {
     },
     /// Cancel the running cycle of an agent
     Cancel(OneAgent),
+    /// Take strangers' text out of what an agent's model reads
+    ClearGuard {
+        /// The agent, by handle or id
+        agent: String,
+        /// Do not ask
+        #[arg(long)]
+        yes: bool,
+    },
+    /// Write an agent as lines of JSON: config, log, events, calls, memories and runs
+    Export {
+        /// The agent, by handle or id
+        agent: String,
+        /// File to write; never overwrites [default: standard output]
+        file: Option<PathBuf>,
+    },
+    /// Import an agent from a file of `viv agents export`, all or nothing; the server must be stopped
+    Import {
+        /// A file written by `viv agents export`
+        file: PathBuf,
+        /// Its new handle [default: its old one]
+        #[arg(long = "as", value_name = "NAME")]
+        name: Option<String>,
+    },
 }
 
 /// One agent; required.
@@ -109,11 +138,12 @@ pub(crate) struct CreateArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct MemoriesArgs {
-    /// The agent, by handle or id
-    pub(crate) agent: String,
     #[command(subcommand)]
     pub(crate) verb: Option<MemoriesVerb>,
+    /// The agent, by handle or id [default: the only one]
+    pub(crate) agent: Option<String>,
 }
 
 #[derive(Debug, Args)]
@@ -143,9 +173,14 @@ pub(crate) struct SearchArgs {
 #[derive(Debug, Subcommand)]
 pub(crate) enum MemoriesVerb {
     /// List the memories by key, as the command alone does
-    List,
+    List {
+        /// The agent, by handle or id [default: the only one]
+        agent: Option<String>,
+    },
     /// Set a memory; the agent sees it from its next cycle on
     Set {
+        /// The agent, by handle or id
+        agent: String,
         /// What it is about
         key: String,
         /// The note; `-` reads standard input; with `--pin` or `--importance` it may be left out and stays
@@ -159,7 +194,10 @@ pub(crate) enum MemoriesVerb {
         importance: Option<Importance>,
     },
     /// Delete a memory
-    Rm {
+    #[command(alias = "rm")]
+    Remove {
+        /// The agent, by handle or id
+        agent: String,
         /// Its key
         key: String,
     },
@@ -302,6 +340,12 @@ pub(crate) enum EntitiesVerb {
     },
 }
 
+#[derive(Debug, Args)]
+pub(crate) struct KeysArgs {
+    #[command(subcommand)]
+    pub(crate) verb: Option<KeysVerb>,
+}
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum KeysVerb {
     /// Create a key; it is printed only once
@@ -318,7 +362,7 @@ pub(crate) enum KeysVerb {
         #[arg(long, value_name = "TIME", value_parser = time)]
         expires: Option<Span>,
     },
-    /// List keys, also expired and revoked ones, the newest first
+    /// List keys, also expired and revoked ones, the newest first, as the command alone does
     List,
     /// Create a key with the same scope in place of another, which expires after the overlap
     Rotate {

@@ -1,7 +1,7 @@
 //! The whole command line. Scripts rely on the names here. This module only defines; it does nothing.
 
 mod approvals;
-mod dead;
+mod events;
 mod help;
 mod hooks;
 mod live;
@@ -9,6 +9,7 @@ mod manage;
 mod models;
 mod plans;
 mod project;
+mod renamed;
 mod scenario;
 mod show;
 mod talk;
@@ -22,27 +23,28 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 
-pub(crate) use approvals::{AnswerArgs, ApprovalsVerb};
-pub(crate) use dead::{Canceled, DeadArgs, DeadVerb, Events, OneEvent};
+pub(crate) use approvals::{AnswerArgs, ApprovalsArgs, ApprovalsList, ApprovalsVerb};
+pub(crate) use events::{Canceled, Events, EventsArgs, EventsVerb, InboxArg, OneEvent};
 pub(crate) use help::{WELCOME, command};
 pub(crate) use hooks::{AddHookArgs, HooksArgs, HooksVerb, SendHookArgs};
-pub(crate) use live::{SortArg, TailArgs, TopArgs, WatchArgs};
+pub(crate) use live::{SortArg, TopArgs, WatchArgs};
 pub(crate) use manage::{
-    AgentsArgs, AgentsVerb, CreateArgs, EntitiesArgs, EntitiesVerb, KeysVerb, KindArgs, MemoriesArgs,
-    MemoriesVerb, OpenSpaceArgs, ReadArgs, SearchArgs, SpacesArgs, SpacesVerb, StateArgs,
+    AgentsArgs, AgentsVerb, CreateArgs, EntitiesArgs, EntitiesVerb, KeysArgs, KeysVerb, KindArgs,
+    MemoriesArgs, MemoriesVerb, OpenSpaceArgs, ReadArgs, SearchArgs, SpacesArgs, SpacesVerb, StateArgs,
 };
 pub(crate) use models::{ModelsArgs, ModelsVerb, TryArgs};
-pub(crate) use plans::{AddPlanArgs, PlansVerb};
+pub(crate) use plans::{AddPlanArgs, PlansArgs, PlansVerb};
 pub(crate) use project::{ConfigCommand, EventArgs};
+pub(crate) use renamed::renamed;
 pub(crate) use scenario::{RecordArgs, ScenarioFiles, ScenarioRunArgs, ScenarioVerb};
-pub(crate) use show::{InboxArg, Show};
+pub(crate) use show::{RunsArgs, Show};
 pub(crate) use talk::{ChatArgs, SayArgs};
 pub(crate) use targets::{AddTargetArgs, TargetsArgs, TargetsVerb};
 pub(crate) use tools::{
-    GuardVerb, ImportArgs, McpAddArgs, McpArgs, McpVerb, SecretsArgs, SecretsVerb, ToolsArgs, ToolsVerb,
+    ImportArgs, McpAddArgs, McpArgs, McpVerb, SecretsArgs, SecretsVerb, ToolsArgs, ToolsVerb,
 };
 pub(crate) use up::{LogsArgs, ModelArgs, ToolModeArg, UpArgs};
-pub(crate) use upkeep::{ExportWhat, ImportWhat, IndexVerb, RestoreArgs};
+pub(crate) use upkeep::{RestoreArgs, VerifyArgs};
 
 /// A runtime for living agents.
 #[derive(Debug, Parser)]
@@ -101,25 +103,21 @@ pub(crate) enum Command {
     Chat(ChatArgs),
     /// Post one message, and optionally wait for the reply
     Say(SayArgs),
-    /// Send an event to an agent, as a service would
-    Event(EventArgs),
-    /// Cancel waiting events or unanswered calls; to cancel a running cycle use `viv agents cancel`
-    Cancel(Canceled),
     /// List agents and their state
     Ps(StateArgs),
+    /// List the newest runs: what each was asked, and what came back
+    Runs(RunsArgs),
     /// Show an agent, a run, an inbox or a model's context
     #[command(subcommand)]
     Show(Show),
-    /// List agents as `viv ps` does; create, copy, change, suspend, resume, retire or cancel one
+    /// List agents as `viv ps` does; show, create, copy, change, suspend, resume, retire, export or import one
     Agents(AgentsArgs),
     /// List, set or delete what an agent remembers
     Memories(MemoriesArgs),
-    /// List, set or delete an agent's plans: when it is woken, and what it does then
-    #[command(subcommand)]
-    Plans(PlansVerb),
+    /// List, set or delete plans: when an agent is woken, and what it does then
+    Plans(PlansArgs),
     /// List, show and answer calls that wait for people; list and delete rules
-    #[command(subcommand)]
-    Approvals(ApprovalsVerb),
+    Approvals(ApprovalsArgs),
     /// Search all that an agent ever saw, wrote or remembers, and the messages of its spaces
     Recall(SearchArgs),
     /// List the tools that agents can have; declare, show, try or remove one
@@ -132,22 +130,16 @@ pub(crate) enum Command {
     Targets(TargetsArgs),
     /// List, set or remove secrets of tools, hooks and targets, on the machine of the server
     Secrets(SecretsArgs),
-    /// Clear an agent's guard
-    #[command(subcommand)]
-    Guard(GuardVerb),
-    /// List events that failed for good; show, retry or drop one
-    Dead(DeadArgs),
+    /// List events of an agent; show, send, retry, drop or cancel one
+    Events(EventsArgs),
     /// List spaces; open, close, reopen or read one, add or remove members
     Spaces(SpacesArgs),
     /// List people and agents; add a person
     Entities(EntitiesArgs),
-    /// Create, list, rotate and revoke keys; replace a lost admin key
-    #[command(subcommand)]
-    Keys(KeysVerb),
+    /// List keys; create, rotate or revoke one; replace a lost admin key
+    Keys(KeysArgs),
     /// Follow a space, an agent or everything as a live log
     Watch(WatchArgs),
-    /// Print recent activity, one line each, and follow
-    Tail(TailArgs),
     /// Show all agents live: state, inbox, cost
     Top(TopArgs),
     /// Run, check or record scenario tests
@@ -164,33 +156,24 @@ pub(crate) enum Command {
     /// Restore a backup into a data directory
     Restore(RestoreArgs),
     /// Check the whole store and list every flaw
-    Verify {
-        /// A file written by `viv backup`, or another data directory [default: the data directory]
-        backup: Option<PathBuf>,
-    },
-    /// Rebuild the index that `viv recall` and agents search
-    #[command(subcommand)]
-    Index(IndexVerb),
-    /// Export an agent with its whole history
-    #[command(subcommand)]
-    Export(ExportWhat),
-    /// Import an agent
-    #[command(subcommand)]
-    Import(ImportWhat),
+    Verify(VerifyArgs),
     /// List the models that can be reached, or test one
     Models(ModelsArgs),
     /// Print completions for a shell
+    #[command(hide = true)]
     Completions {
         /// The shell
         shell: Shell,
     },
     /// Print the man page, or write all of them
+    #[command(hide = true)]
     Man {
         /// Write one page per command into this directory instead
         #[arg(long)]
         dir: Option<PathBuf>,
     },
     /// Print the version
+    #[command(hide = true)]
     Version,
 }
 

@@ -5,18 +5,28 @@ use agent::plan::Missed;
 use clap::builder::{PossibleValuesParser as Names, TypedValueParser};
 use clap::{ArgGroup, Args, Subcommand};
 
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct PlansArgs {
+    #[command(subcommand)]
+    pub(crate) verb: Option<PlansVerb>,
+    /// The agent, by handle or id [default: all]
+    pub(crate) agent: Option<String>,
+}
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum PlansVerb {
-    /// List an agent's plans, the next one first
+    /// List plans, the next one first, as the command alone does
     #[command(alias = "ls")]
     List {
-        /// The agent, by handle or id
-        agent: String,
+        /// The agent, by handle or id [default: all]
+        agent: Option<String>,
     },
     /// Set a plan: when the agent is woken, and what it does then
     Add(AddPlanArgs),
     /// Delete a plan
-    Rm {
+    #[command(alias = "rm")]
+    Remove {
         /// The agent, by handle or id
         agent: String,
         /// The plan, by id or name
@@ -54,7 +64,7 @@ pub(crate) struct AddPlanArgs {
     /// Again and again, after this span; a day is 24 hours
     #[arg(long, value_name = "SPAN", group = "when")]
     pub(crate) every: Option<String>,
-    /// Again and again, by five fields: minute, hour, day, month, weekday
+    /// Again and again, by five fields: minute, hour, day, month, weekday; with a day and a weekday, on either
     #[arg(long, value_name = "FIELDS", group = "when")]
     pub(crate) cron: Option<String>,
     /// The time from which `--every` counts [default: now]

@@ -12,12 +12,10 @@ pub(crate) enum Show {
     },
     /// Show a run step by step: by its id, or an agent's newest run
     Run {
-        /// A run's id, or an agent for its newest run [default: the only agent]
+        /// A run's id or its beginning, or an agent for its newest run [default: the only agent]
         #[arg(value_name = "ID|AGENT")]
         run: Option<String>,
     },
-    /// Show an agent's events, newest first, with their states
-    Inbox(InboxArg),
     /// Show what the agent's model is sent: summary, entries, and tokens per layer
     Context {
         /// The agent, by handle or id [default: the only one]
@@ -35,13 +33,10 @@ pub(crate) enum Show {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct InboxArg {
-    /// The agent, by handle or id [default: the only one]
+pub(crate) struct RunsArgs {
+    /// Only runs of this agent, by handle or id [default: the newest of all]
     pub(crate) agent: Option<String>,
-    /// Only events in this state: waiting, held, processed, skipped, canceled, dead or dropped
-    #[arg(long, value_name = "STATE")]
-    pub(crate) state: Option<String>,
-    /// Maximum number of events
-    #[arg(long, default_value_t = 50, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    /// Maximum number of runs
+    #[arg(long, short = 'n', default_value_t = 20, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=200))]
     pub(crate) limit: u32,
 }

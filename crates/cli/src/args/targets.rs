@@ -16,7 +16,8 @@ pub(crate) enum TargetsVerb {
     /// Add a target, or change one; one that was switched off is on again
     Add(AddTargetArgs),
     /// Remove a target and what waits for it
-    Rm {
+    #[command(alias = "rm")]
+    Remove {
         /// The target
         target: String,
     },

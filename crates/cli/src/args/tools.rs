@@ -1,4 +1,4 @@
-//! The command line of tools, of secrets and of the guard.
+//! The command line of tools and of secrets.
 
 use std::path::PathBuf;
 
@@ -36,7 +36,8 @@ pub(crate) enum ToolsVerb {
         arguments: String,
     },
     /// Remove a declared tool
-    Rm {
+    #[command(alias = "rm")]
+    Remove {
         /// The tool
         tool: String,
     },
@@ -84,7 +85,8 @@ pub(crate) enum SecretsVerb {
         name: String,
     },
     /// Remove a secret
-    Rm {
+    #[command(alias = "rm")]
+    Remove {
         /// Its name
         name: String,
     },
@@ -143,16 +145,4 @@ pub(crate) struct McpAddArgs {
     /// The program and its arguments, behind `--`
     #[arg(last = true, value_name = "COMMAND", required_unless_present = "url")]
     pub(crate) command: Vec<String>,
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum GuardVerb {
-    /// Take strangers' text out of what an agent's model reads, and forget which tools it has used
-    Clear {
-        /// The agent, by handle or id
-        agent: String,
-        /// Do not ask
-        #[arg(long)]
-        yes: bool,
-    },
 }

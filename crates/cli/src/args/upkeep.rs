@@ -1,8 +1,8 @@
-//! The command line of restore, export and import.
+//! The command line of restore and verify.
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand};
+use clap::Args;
 
 #[derive(Debug, Args)]
 pub(crate) struct RestoreArgs {
@@ -16,31 +16,11 @@ pub(crate) struct RestoreArgs {
     pub(crate) yes: bool,
 }
 
-#[derive(Debug, Subcommand)]
-pub(crate) enum IndexVerb {
-    /// Delete the index and build a new one; the server must be stopped
-    Rebuild,
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum ExportWhat {
-    /// Write one agent as lines of JSON: config, log, events, calls, memories and runs
-    Agent {
-        /// The agent, by handle or id
-        agent: String,
-        /// File to write; never overwrites [default: standard output]
-        file: Option<PathBuf>,
-    },
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum ImportWhat {
-    /// Import an agent from a file of `viv export agent`, all or nothing; the server must be stopped
-    Agent {
-        /// A file written by `viv export agent`
-        file: PathBuf,
-        /// Its new handle [default: its old one]
-        #[arg(long = "as", value_name = "NAME")]
-        name: Option<String>,
-    },
+#[derive(Debug, Args)]
+pub(crate) struct VerifyArgs {
+    /// A file written by `viv backup`, or another data directory [default: the data directory]
+    pub(crate) backup: Option<PathBuf>,
+    /// Delete the index that `viv recall` and agents search, and build a new one; the server must be stopped
+    #[arg(long, conflicts_with = "backup")]
+    pub(crate) rebuild_index: bool,
 }

@@ -7,24 +7,38 @@ use std::path::Path;
 use agent::config::AgentConfig;
 use agent::life::Standing;
 use agent::limits;
-use api::{Agent, MemoryValue, NewAgentJson, NewMember};
+use api::{Agent, MemoryJson, MemoryValue, NewAgentJson, NewMember};
 use serde_json::{Value, json};
 
-use super::memories;
-use super::ps;
-use crate::args::{AgentsArgs, AgentsVerb, CreateArgs};
+use super::{memories, ps, show, tools, transfer};
+use crate::args::{AgentsArgs, AgentsVerb, CreateArgs, Global};
 use crate::errors::{Exit, Failure, Result};
 use crate::input;
 use crate::output::Screen;
+use crate::settings;
 use client::{Client, agent_path, segment, typed};
 
-pub(crate) async fn run(client: Client, screen: Screen, args: AgentsArgs) -> Result<Exit> {
+pub(crate) async fn run(global: &Global, screen: Screen, args: AgentsArgs) -> Result<Exit> {
+    // Without a server these two open the store.
+    match &args.verb {
+        Some(AgentsVerb::Export { agent, file }) => {
+            return transfer::export(global, screen, agent, file.as_deref());
+        }
+        Some(AgentsVerb::Import { file, name }) => {
+            return transfer::import(global, screen, file, name.as_deref());
+        }
+        _ => {}
+    }
+    let client = Client::find(settings::data_dir(global)?)?;
     input::no_list_options(
         "`--state` and `--all` apply",
         args.verb.is_some() && (args.list.state.is_some() || args.list.all),
     )?;
     match args.verb.unwrap_or(AgentsVerb::List(args.list)) {
         AgentsVerb::List(list) => return ps::run(client, screen, list).await,
+        AgentsVerb::Export { .. } | AgentsVerb::Import { .. } => unreachable!("returned above"),
+        AgentsVerb::Show { agent } => show::agent::agent(&client, &screen, agent.as_deref()).await?,
+        AgentsVerb::ClearGuard { agent, yes } => tools::clear_guard(&client, &screen, &agent, yes).await?,
         AgentsVerb::Create(args) => create(&client, &screen, args).await?,
         AgentsVerb::Clone { agent, name, memories } => {
             clone(&client, &screen, &agent, name, memories).await?
@@ -82,9 +96,11 @@ async fn clone(client: &Client, screen: &Screen, agent: &str, name: String, memo
     let new: Agent = typed("/v1/agents", answer.clone())?;
     if memories {
         for memory in memories::all(client, old.id).await? {
-            let (importance, pinned) = (Some(memory.importance), Some(memory.pinned));
-            let body = MemoryValue { value: Some(memory.value), importance, pinned };
-            memories::put(client, new.id, &memory.key, body).await.map_err(|failure| {
+            let MemoryJson { key, value, importance, pinned, trust, .. } = memory;
+            let (value, importance, pinned) = (Some(value), Some(importance), Some(pinned));
+            // Strangers' text stays strangers' text, whoever copies it.
+            let body = MemoryValue { value, importance, pinned, trust: Some(trust) };
+            memories::put(client, new.id, &key, body).await.map_err(|failure| {
                 let message =
                     format!("`{}` was created, but without all memories: {}", new.name, failure.message);
                 Failure { message, ..failure }

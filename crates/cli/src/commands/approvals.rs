@@ -2,7 +2,7 @@
 
 use std::io::IsTerminal;
 
-use agent::approval::{ApprovalState, how_to_answer};
+use agent::approval::{ApprovalState, how_to_answer, short_version};
 use agent::plan::span_ms;
 use agent::quote;
 use api::{ApprovalJson, ApprovalRuleJson, CallAnswerJson};
@@ -10,14 +10,16 @@ use client::{Client, segment};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use crate::args::{AnswerArgs, ApprovalsVerb};
+use crate::args::{AnswerArgs, ApprovalsArgs, ApprovalsList, ApprovalsVerb};
 use crate::errors::{Exit, Failure, Result};
 use crate::input;
-use crate::output::Screen;
+use crate::output::{Screen, ago, shortened};
 
-pub(crate) async fn run(client: Client, screen: Screen, verb: ApprovalsVerb) -> Result<Exit> {
-    match verb {
-        ApprovalsVerb::List { agent, space, all } => list(&client, &screen, agent, space, all).await?,
+pub(crate) async fn run(client: Client, screen: Screen, args: ApprovalsArgs) -> Result<Exit> {
+    match args.verb.unwrap_or(ApprovalsVerb::List(args.list)) {
+        ApprovalsVerb::List(ApprovalsList { agent, space, all }) => {
+            list(&client, &screen, agent, space, all).await?;
+        }
         ApprovalsVerb::Show { call, link: false } => show(&client, &screen, &call).await?,
         ApprovalsVerb::Show { call, link: true } => show_link(&client, &screen, &call).await?,
         ApprovalsVerb::Answer(args) => answer(&client, &screen, args).await?,
@@ -47,19 +49,35 @@ async fn list(
         let mark = if path.contains('?') { '&' } else { '?' };
         path.push_str(&format!("{mark}{name}={}", segment(&value)));
     }
-    let found: Vec<ApprovalJson> = client.list_as(&path, usize::MAX).await?;
-    if screen.json {
-        screen.json_list(found);
-        return Ok(());
-    }
-    if found.is_empty() {
-        screen.text("nothing waits for a person");
-    }
-    for one in &found {
-        screen.wrapped(&screen.clean_line(&line_of(one)), 2);
-    }
-    Ok(())
+    let found = client.list(&path, usize::MAX).await?;
+    let now = Timestamp::now();
+    let row = |one: &ApprovalJson| {
+        let what = if one.question { one.why.clone() } else { format!("{}: {}", one.arguments, one.why) };
+        let what = shortened(&quote::one_line(&what), WHAT_COLUMNS);
+        let (agent, tool) = (one.agent_name.clone(), one.tool.clone());
+        vec![one.call.to_string(), ago(one.asked_at, now), agent, one.state.as_str().to_owned(), tool, what]
+    };
+    let head = ["CALL", "ASKED", "AGENT", "STATE", "TOOL", "WHAT"];
+    screen.rows(found, "nothing waits for a person", &head, row)
 }
+
+/// What a person reads who waits for an agent that waits for somebody: what is wanted, and how to answer.
+pub(crate) fn wanted(agent: &str, one: &ApprovalJson) -> [String; 2] {
+    let what = match one.question {
+        true => format!("asks: {}", quote::one_line(&one.why)),
+        false => {
+            let arguments = shortened(&quote::one_line(&one.arguments), WHAT_COLUMNS);
+            format!("wants to call `{}` {arguments} ({})", one.tool, quote::one_line(&one.why))
+        }
+    };
+    [
+        format!("({agent} waits for a person: it {what})"),
+        format!("(answer it with: viv approvals answer {} {})", one.call, how_to_answer(one.kind)),
+    ]
+}
+
+/// Columns of what is asked, where it is one of several things in a line.
+const WHAT_COLUMNS: usize = 80;
 
 async fn show(client: &Client, screen: &Screen, call: &str) -> Result<()> {
     let found: ApprovalJson = client.get_as(&format!("/v1/approvals/{}", segment(call))).await?;
@@ -112,6 +130,13 @@ async fn answer(client: &Client, screen: &Screen, args: AnswerArgs) -> Result<()
     let shown: ApprovalJson = client::typed("approval", answered.clone())?;
     let line = format!("`{}` of `{}`: {}", shown.tool, shown.agent_name, shown.state.as_str());
     screen.result(&answered, &screen.clean_line(&line));
+    if shown.guard_asks == Some(true) {
+        screen.note(&screen.clean_line(&format!(
+            "strangers' text is in what `{0}` reads: as long as it is, you are asked about each call all the same. \
+             `viv agents clear-guard {0}` takes it out; an operator's rule with `--tainted` counts also then",
+            shown.agent_name
+        )));
+    }
     Ok(())
 }
 
@@ -138,11 +163,19 @@ async fn rules(client: &Client, screen: &Screen, agent: Option<String>) -> Resul
     if rules.is_empty() {
         screen.text("no call is approved in advance");
     }
-    for ApprovalRuleJson { agent_name, tool, version, space_name, until, tainted, by, .. } in &rules {
-        let also = if *tainted { ", also after strangers' text" } else { "" };
+    for ApprovalRuleJson { agent_name, tool, version, space_name, until, tainted, guard_asks, by, .. } in
+        &rules
+    {
+        let also = match (tainted, guard_asks) {
+            (true, _) => ", also after strangers' text",
+            (false, true) => ", but not now: strangers' text is in what it reads",
+            (false, false) => "",
+        };
         let here = space_name.as_ref().map(|space| format!(", in `{space}`")).unwrap_or_default();
-        let line =
-            format!("`{tool}` (version {version}) of `{agent_name}` until {until}{here}{also} (by {by})");
+        let line = format!(
+            "`{tool}` (version {}) of `{agent_name}` until {until}{here}{also} (by {by})",
+            short_version(version)
+        );
         screen.text(&screen.clean_line(&line));
     }
     Ok(())
@@ -160,13 +193,6 @@ fn value(option: &str, text: &str) -> Result<Value> {
     serde_json::from_str(text).map_err(|wrong| Failure::usage(format!("`{option}` is not JSON: {wrong}")))
 }
 
-/// A call in one line.
-pub(crate) fn line_of(one: &ApprovalJson) -> String {
-    let ApprovalJson { call, agent_name, tool, state, question, why, arguments, .. } = one;
-    let what = if *question { why.clone() } else { format!("{tool} {arguments}: {why}") };
-    format!("{call} {agent_name} ({}): {}", state.as_str(), quote::one_line(&what))
-}
-
 /// Whose call it is, and what it would do, exactly.
 fn asked_lines(one: &ApprovalJson) -> Vec<String> {
     let escaped = |text: &str| quote::one_line(text);
@@ -174,7 +200,7 @@ fn asked_lines(one: &ApprovalJson) -> Vec<String> {
     if one.question {
         lines.push(format!("question   {}", escaped(&one.why)));
     } else {
-        lines.push(format!("tool       {} (version {})", one.tool, one.version));
+        lines.push(format!("tool       {} (version {})", one.tool, short_version(&one.version)));
         lines.push(format!("arguments  {}", escaped(&one.arguments)));
         lines.push(format!("why        {}", escaped(&one.why)));
     }

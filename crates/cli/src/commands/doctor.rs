@@ -276,7 +276,8 @@ async fn server(data_dir: &Path, running: bool) -> (Vec<Check>, Option<String>) 
 fn index_lag(since: Timestamp) -> Option<Check> {
     let behind = Timestamp::now().duration_since(since).as_millis();
     let detail = format!("searches may miss what happened since {since:.0}");
-    let hint = "it catches up by itself; if it does not, stop the server and run `viv index rebuild`";
+    let hint =
+        "it catches up by itself; if it does not, stop the server and run `viv verify --rebuild-index`";
     (behind > i128::from(limits::INDEX_LAG_REPORTED_MS)).then(|| Check::warn("index", detail).hint(hint))
 }
 
@@ -301,7 +302,7 @@ fn untold(targets: &[TargetJson]) -> Option<Check> {
     let lines: Vec<String> =
         targets.iter().filter_map(|target| Some(format!("{}: {}", target.name, why(target)?))).collect();
     let detail = format!("told nothing: {}", lines.join("; "));
-    let hint = "correct the target and add it again, or remove it with `viv targets rm NAME`";
+    let hint = "correct the target and add it again, or remove it with `viv targets remove NAME`";
     (!lines.is_empty()).then(|| Check::warn("targets", detail).hint(hint))
 }
 

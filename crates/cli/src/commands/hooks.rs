@@ -23,7 +23,7 @@ pub(crate) async fn run(global: &Global, screen: Screen, args: HooksArgs) -> Res
         None | Some(HooksVerb::List) => list(&client, &screen).await?,
         Some(HooksVerb::Add(args)) => add(&client, &screen, args).await?,
         Some(HooksVerb::Show { hook }) => show(&screen, client.get(&path(&hook)).await?)?,
-        Some(HooksVerb::Rm { hook }) => {
+        Some(HooksVerb::Remove { hook }) => {
             client.delete(&path(&hook)).await?;
             screen.result(&json!({"removed": hook}), &format!("the hook `{hook}` is removed"));
         }

@@ -66,7 +66,7 @@ fn print_result(screen: &Screen, dir: &Path, written: &[Template], advice: bool)
     let next = [
         ("viv up", "starts the server with these agents; stop another one first (Ctrl-C)"),
         ("viv chat --agent helper", "in a second terminal: talk to the agent `helper`"),
-        ("viv event ops deploy '{\"ok\": false}'", "wake the agent `ops` as a service would"),
+        ("viv events send ops deploy '{\"ok\": false}'", "wake the agent `ops` as a service would"),
         ("viv scenario run scenarios", "run the scenario tests, without a server"),
     ];
     if screen.json {

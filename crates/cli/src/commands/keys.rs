@@ -14,7 +14,7 @@ use storage::sqlite::{self, OpenError, Sqlite};
 
 use super::up::cannot_open;
 use super::upkeep;
-use crate::args::{Global, KeysVerb};
+use crate::args::{Global, KeysArgs, KeysVerb};
 use crate::errors::{Exit, Failure, Result};
 use crate::input;
 use crate::listen;
@@ -24,9 +24,9 @@ use crate::world;
 
 const KEYS_MAX: usize = 1_000;
 
-pub(crate) async fn run(global: &Global, screen: Screen, verb: KeysVerb) -> Result<Exit> {
+pub(crate) async fn run(global: &Global, screen: Screen, args: KeysArgs) -> Result<Exit> {
     let client = || Ok::<_, Failure>(Client::find(settings::data_dir(global)?)?);
-    match verb {
+    match args.verb.unwrap_or(KeysVerb::List) {
         KeysVerb::List => list(&client()?, &screen).await,
         KeysVerb::Add { scope, entity: None, .. } if scope == "person" => {
             Err(Failure::usage("a key of the scope `person` needs a person")

@@ -16,6 +16,7 @@ use crate::assemble;
 use crate::errors::{Exit, Failure, Result};
 use crate::input;
 use crate::output::Screen;
+use crate::output::counted;
 use crate::settings::{self, Settings};
 use crate::tool_secrets::ToolSecrets;
 
@@ -40,7 +41,8 @@ pub(crate) async fn run(global: &Global, screen: Screen, args: McpArgs) -> Resul
                 print(&screen, tool);
             }
             if !changed.is_empty() {
-                let what = format!("models will read this of {} tools of `{server}`", changed.len());
+                let what =
+                    format!("models will read this of {} of `{server}`", counted(changed.len(), "tool"));
                 input::confirm(&screen, &what, yes, Some("look with `viv mcp try`"))?;
             }
             let tools = offer.tools.iter().map(|tool| (tool.name.clone(), tool.hash.clone())).collect();
@@ -109,13 +111,14 @@ async fn add(global: &Global, screen: &Screen, args: McpAddArgs) -> Result<()> {
     let config = config(args)?;
     let (connector, secrets) =
         (Arc::new(assemble::connector(&settings)?), Arc::new(ToolSecrets::of(&settings)));
-    let server = assemble::mcp_server(&settings, &name, config.clone(), &connector, &secrets)?;
+    let server =
+        assemble::mcp_server(&name, config.clone(), &connector, &secrets, &assemble::mcp_host(&settings))?;
     let walled = server.is_walled().await;
     let McpListing { tools, left_out } = server.list().await.map_err(|error| {
         let why = error.operator.unwrap_or(error.model);
         Failure::new(Exit::Failed, "mcp_failed", why).hint("nothing was added")
     })?;
-    server.stop().await;
+    server.stop();
     let file = settings.file.clone().unwrap_or_else(|| PathBuf::from(settings::FILE));
     let written = section(&name, &config)?;
     let opened = fs::OpenOptions::new().create(true).append(true).open(&file);
@@ -134,9 +137,9 @@ async fn add(global: &Global, screen: &Screen, args: McpAddArgs) -> Result<()> {
     }
     let names: Vec<&String> = tools.iter().map(|tool| &tool.name).collect();
     let line = format!(
-        "added `{name}` with {} tools to `{}`: start `viv up` again, run `viv mcp approve {name}`, and list `{name}:*` in the \
+        "added `{name}` with {} to `{}`: start `viv up` again, run `viv mcp approve {name}`, and list `{name}:*` in the \
          `tools` of an agent",
-        names.len(),
+        counted(names.len(), "tool"),
         file.display()
     );
     screen.result(&json!({"server": name, "tools": names, "file": file, "walled": walled}), &line);

@@ -3,7 +3,7 @@
 use agent::id::AgentId;
 use agent::limits;
 use api::{MemoryJson, MemoryValue};
-use client::{Client, ErrorClass, agent_path, segment};
+use client::{Client, ErrorClass, agent_path, segment, target};
 use serde_json::{Value, json};
 
 use crate::args::{MemoriesArgs, MemoriesVerb};
@@ -12,15 +12,15 @@ use crate::input;
 use crate::output::Screen;
 
 pub(crate) async fn run(client: Client, screen: Screen, args: MemoriesArgs) -> Result<Exit> {
-    if let Some(MemoriesVerb::Set { key, .. } | MemoriesVerb::Rm { key }) = &args.verb
+    if let Some(MemoriesVerb::Set { agent, key, .. } | MemoriesVerb::Remove { agent, key }) = &args.verb
         && key.is_empty()
     {
         return Err(Failure::usage("the key is empty")
-            .hint(format!("such as `city`: `viv memories {} set city Rome`", args.agent)));
+            .hint(format!("such as `city`: `viv memories set {agent} city Rome`")));
     }
-    let agent = client.agent(&args.agent).await?;
-    match args.verb {
-        None | Some(MemoriesVerb::List) => {
+    match args.verb.unwrap_or(MemoriesVerb::List { agent: args.agent }) {
+        MemoriesVerb::List { agent } => {
+            let agent = target::agent(&client, agent.as_deref()).await?;
             let memories = all(&client, agent.id).await?;
             if screen.json {
                 screen.json_list(memories);
@@ -33,15 +33,18 @@ pub(crate) async fn run(client: Client, screen: Screen, args: MemoriesArgs) -> R
                 screen.wrapped(&screen.clean_line(&line_of(memory)), 2);
             }
         }
-        Some(MemoriesVerb::Set { key, value, pin: pinned, importance }) => {
+        MemoriesVerb::Set { agent, key, value, pin: pinned, importance } => {
+            let agent = client.agent(&agent).await?;
             let value = match value.as_deref() {
                 Some("-") => Some(input::text(limits::MEMORY_VALUE_MAX_BYTES)?),
                 _ => value,
             };
-            let written = put(&client, agent.id, &key, MemoryValue { value, importance, pinned }).await?;
+            let written =
+                put(&client, agent.id, &key, MemoryValue { value, importance, pinned, trust: None }).await?;
             screen.result(&written, &format!("`{}` will see `{key}` in its next cycle", agent.name));
         }
-        Some(MemoriesVerb::Rm { key }) => {
+        MemoriesVerb::Remove { agent, key } => {
+            let agent = client.agent(&agent).await?;
             client.delete(&path(agent.id, &key)).await.map_err(|failure| match failure.class {
                 ErrorClass::NotFound => {
                     Failure::from(failure).hint(format!("`viv memories {}` lists what it has", agent.name))

@@ -8,29 +8,21 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde_json::json;
 
-use crate::args::{AddPlanArgs, PlansVerb};
+use crate::args::{AddPlanArgs, PlansArgs, PlansVerb};
 use crate::errors::{Exit, Failure, Result};
 use crate::input;
-use crate::output::Screen;
+use crate::output::{Screen, shortened};
 
-pub(crate) async fn run(client: Client, screen: Screen, verb: PlansVerb) -> Result<Exit> {
-    match verb {
-        PlansVerb::List { agent } => {
-            let agent = client.agent(&agent).await?;
-            let plans = all(&client, &agent).await?;
-            if screen.json {
-                screen.json_list(plans);
-                return Ok(Exit::Answered);
-            }
-            if plans.is_empty() {
-                screen.text(&format!("`{}` has no plans", agent.name));
-            }
-            for plan in &plans {
-                screen.wrapped(&screen.clean_line(&line_of(plan)), 2);
-            }
-        }
+/// Agents whose plans are listed.
+const AGENTS_MAX: usize = 10_000;
+/// Columns of what an agent is to do.
+const WHAT_COLUMNS: usize = 60;
+
+pub(crate) async fn run(client: Client, screen: Screen, args: PlansArgs) -> Result<Exit> {
+    match args.verb.unwrap_or(PlansVerb::List { agent: args.agent }) {
+        PlansVerb::List { agent } => list(&client, &screen, agent.as_deref()).await?,
         PlansVerb::Add(args) => add(&client, &screen, args).await?,
-        PlansVerb::Rm { agent, plan } => {
+        PlansVerb::Remove { agent, plan } => {
             let agent = client.agent(&agent).await?;
             let plan = find(&client, &agent, &plan).await?;
             client.delete(&agent_path(agent.id, &format!("/plans/{}", plan.id))).await?;
@@ -44,6 +36,39 @@ pub(crate) async fn run(client: Client, screen: Screen, verb: PlansVerb) -> Resu
         }
     }
     Ok(Exit::Answered)
+}
+
+/// The plans of an agent, or of all, the next one first.
+async fn list(client: &Client, screen: &Screen, wanted: Option<&str>) -> Result<()> {
+    let agents: Vec<Agent> = match wanted {
+        Some(wanted) => vec![client.agent(wanted).await?],
+        None => client.list_as("/v1/agents?brief=true", AGENTS_MAX).await?,
+    };
+    let mut found: Vec<(String, PlanJson)> = Vec::new();
+    // Whoever has no next plan has none at all.
+    for agent in agents.iter().filter(|agent| wanted.is_some() || agent.next_plan.is_some()) {
+        let plans = all(client, agent).await?;
+        found.extend(plans.into_iter().map(|plan| (agent.name.clone(), plan)));
+    }
+    found.sort_by_key(|(_, plan)| (plan.next_at.is_none(), plan.next_at));
+    if screen.json {
+        let row = |(agent, plan): (String, PlanJson)| {
+            let mut row = json!(plan);
+            row["agent_handle"] = json!(agent);
+            row
+        };
+        screen.json_list(found.into_iter().map(row).collect::<Vec<_>>());
+        return Ok(());
+    }
+    if found.is_empty() {
+        screen.text(
+            &wanted.map_or("no agent has plans".to_owned(), |wanted| format!("`{wanted}` has no plans")),
+        );
+        return Ok(());
+    }
+    let rows: Vec<Vec<String>> = found.iter().map(|(agent, plan)| row(screen, agent, plan)).collect();
+    screen.table(&["AGENT", "NAME", "NEXT", "WHEN", "MISSED", "SET BY", "ID", "WHAT"], &rows);
+    Ok(())
 }
 
 async fn add(client: &Client, screen: &Screen, args: AddPlanArgs) -> Result<()> {
@@ -68,9 +93,17 @@ async fn add(client: &Client, screen: &Screen, args: AddPlanArgs) -> Result<()> 
     let is_replaced =
         |plan: &PlanJson| plan.source == set.source && plan.name == set.name && plan.id != set.id;
     let instead = if before.iter().any(is_replaced) { ", which replaces the plan before" } else { "" };
-    let line = format!("`{}` is woken by `{}`, next {next}{instead}", agent.name, set.name);
+    let either = if is_either(&set.schedule) { "; day and weekday: it fires on either" } else { "" };
+    let line = format!("`{}` is woken by `{}`, next {next}{instead}{either}", agent.name, set.name);
     screen.result(&answer, &screen.clean_line(&line));
     Ok(())
+}
+
+/// Whether an expression names a day and a weekday: it fires on each of both, as cron does.
+fn is_either(schedule: &Schedule) -> bool {
+    let Schedule::Cron { expression, .. } = schedule else { return false };
+    let fields: Vec<&str> = expression.split(' ').collect();
+    matches!(fields.as_slice(), [_, _, day, _, weekday] if !day.starts_with('*') && !weekday.starts_with('*'))
 }
 
 /// Prints the next times of a plan, in its own zone.
@@ -100,7 +133,7 @@ async fn find(client: &Client, agent: &Agent, wanted: &str) -> Result<PlanJson> 
     let plans = all(client, agent).await?;
     let is_wanted = |plan: &&PlanJson| plan.id.to_string() == wanted || plan.name == wanted;
     let mut found = plans.iter().filter(is_wanted);
-    let list = format!("`viv plans list {}` lists its plans with their ids", agent.name);
+    let list = format!("`viv plans {}` lists its plans with their ids", agent.name);
     match (found.next(), found.next()) {
         (Some(plan), None) => Ok(plan.clone()),
         (None, _) => {
@@ -111,16 +144,20 @@ async fn find(client: &Client, agent: &Agent, wanted: &str) -> Result<PlanJson> 
     }
 }
 
-/// A plan in one line.
-fn line_of(plan: &PlanJson) -> String {
+fn row(screen: &Screen, agent: &str, plan: &PlanJson) -> Vec<String> {
     let PlanJson { id, name, instruction, schedule, missed, max_late_ms, next_at, source, .. } = plan;
-    let next = next_at.map_or_else(String::new, |at| format!(", next {}", local(schedule, at)));
     let late = max_late_ms.map_or_else(String::new, |ms| format!(", at most {} late", span_text(ms)));
-    let missed = missed.as_str();
-    // A heartbeat has no instruction.
-    let mark = if instruction.is_empty() { "" } else { ": " };
-    let source = source.as_str();
-    format!("{name} ({schedule}{next}, missed {missed}{late}, set by {source}, {id}){mark}{instruction}")
+    let cells = [
+        agent.to_owned(),
+        name.clone(),
+        next_at.map_or_else(|| "-".to_owned(), |at| local(schedule, at)),
+        schedule.to_string(),
+        format!("{}{late}", missed.as_str()),
+        source.as_str().to_owned(),
+        id.to_string(),
+        shortened(instruction, WHAT_COLUMNS),
+    ];
+    cells.iter().map(|cell| screen.clean_line(cell)).collect()
 }
 
 /// A time in the zone of the schedule.

@@ -9,7 +9,7 @@ use client::{Client, typed, why_it_is_idle};
 use serde_json::Value;
 
 use crate::args::StateArgs;
-use crate::commands::dead;
+use crate::commands::events;
 use crate::commands::top::tokens;
 use crate::errors::{Exit, Result};
 use crate::output::{Screen, counted};
@@ -48,7 +48,11 @@ pub(crate) async fn run(client: Client, screen: Screen, args: StateArgs) -> Resu
     for (agent, _) in &found {
         if let Some(why) = why_it_is_idle(agent) {
             let until = agent.not_before.map(|at| format!(" until {at:.0}")).unwrap_or_default();
-            let how = if agent.state == AgentState::Paused { "is paused" } else { "is backing off" };
+            let how = match agent.reason.as_deref() {
+                _ if agent.state == AgentState::Paused => "is paused",
+                Some("debounce") => "gathers what arrives",
+                _ => "is backing off",
+            };
             screen.note(&format!("`{}` {how}{until}: {why}", agent.name));
         } else if let Some(why) = agent.why.as_ref().filter(|_| agent.state == AgentState::Thinking) {
             screen.note(&format!("`{}` makes no progress: {why}", agent.name));
@@ -56,11 +60,9 @@ pub(crate) async fn run(client: Client, screen: Screen, args: StateArgs) -> Resu
     }
     for (name, count) in asked(&client, &found).await {
         let calls = counted(count, "call");
-        screen.note(&format!(
-            "`{name}` has {calls} for a person to answer: `viv approvals list --agent {name}`"
-        ));
+        screen.note(&format!("`{name}` has {calls} for a person to answer: `viv approvals --agent {name}`"));
     }
-    for (agent, notice) in found.iter().filter_map(|(agent, _)| Some((agent, dead::notice(agent)?))) {
+    for (agent, notice) in found.iter().filter_map(|(agent, _)| Some((agent, events::notice(agent)?))) {
         screen.note(&format!("`{}`: {notice}", agent.name));
     }
     for problem in client.data_dir().map(project::reconcile::problems).into_iter().flatten() {

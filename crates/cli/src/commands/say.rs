@@ -8,12 +8,13 @@ use agent::run::Ending;
 use serde_json::json;
 
 use crate::args::SayArgs;
+use crate::commands::approvals;
 use crate::errors::{Exit, Failure, Result};
 use crate::input;
 use crate::output::{Screen, Style};
 use crate::progress::Progress;
 use crate::written_by;
-use client::{AgentWatch, Client, Exchange, target};
+use client::{AgentWatch, Client, Exchange, Waited, target};
 
 pub(crate) async fn run(client: Client, screen: Screen, args: SayArgs) -> Result<Exit> {
     let text = text_of(&args.text)?;
@@ -52,9 +53,20 @@ pub(crate) async fn run(client: Client, screen: Screen, args: SayArgs) -> Result
     let mut watch = AgentWatch::begin(Arc::clone(&client), agent.id.agent(), &agent.name).await?;
     client::post(&client, target.space.id, target.sender.as_deref(), id, &text).await?;
     let waiting = Progress::start(&screen, format!("waiting for {}", agent.display_name));
-    let exchange = watch.wait(id, target.space.id, Duration::from_secs(args.timeout)).await;
+    let limit = Duration::from_secs(args.timeout);
+    let waited = watch.wait_unless_paused(id, target.space.id, limit).await;
     drop(waiting);
-    let exchange = exchange?;
+    let exchange = match waited? {
+        Waited::Ended(exchange) => exchange,
+        Waited::ForPerson(calls) => {
+            let lines = calls.iter().flat_map(|call| approvals::wanted(&agent.display_name, call));
+            lines.for_each(|line| screen.note(&line));
+            let waiting = Progress::start(&screen, "waiting for the answer of a person");
+            let exchange = watch.wait(id, target.space.id, limit).await;
+            drop(waiting);
+            exchange?
+        }
+    };
     print(&screen, &agent.display_name, &exchange);
     Ok(if exchange.replies.is_empty() { Exit::NoReply } else { Exit::Answered })
 }
@@ -100,7 +112,7 @@ fn note(name: &str, exchange: &Exchange) -> Option<String> {
         Ending::Failed if exchange.cycle_id.is_none() => {
             let id = exchange.message_id;
             Some(format!(
-                "({name} failed{reason}; see `viv dead show {id}`, try again with `viv dead retry {id}`)"
+                "({name} failed{reason}; see `viv events show {id}`, try again with `viv events retry {id}`)"
             ))
         }
         Ending::Failed => Some(format!("({name} failed{reason})")),
@@ -152,7 +164,7 @@ mod tests {
         let reason = Some("invalid request".to_owned());
         let dead = Exchange { cycle_id: None, ending: Ending::Failed, reason, ..exchange };
         let note = note("ada", &dead).unwrap();
-        assert!(note.starts_with("(ada failed: invalid request; see `viv dead show 0000"), "{note}");
+        assert!(note.starts_with("(ada failed: invalid request; see `viv events show 0000"), "{note}");
         assert!(is_demo("demo") && is_demo("demo/one") && !is_demo("openai/x"));
     }
 }

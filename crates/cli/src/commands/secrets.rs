@@ -38,7 +38,7 @@ pub(crate) fn run(global: &Global, screen: &Screen, args: SecretsArgs) -> Result
                 ));
             }
         }
-        Some(SecretsVerb::Rm { name }) => {
+        Some(SecretsVerb::Remove { name }) => {
             let mut found = false;
             tool_secrets::change(&data_dir, |written| found = written.remove(&name).is_some())?;
             if !found {

@@ -13,7 +13,7 @@ pub(crate) async fn run(client: Client, screen: Screen, args: TargetsArgs) -> Re
     match args.verb {
         None | Some(TargetsVerb::List) => list(&client, &screen).await?,
         Some(TargetsVerb::Add(args)) => add(&client, &screen, args).await?,
-        Some(TargetsVerb::Rm { target }) => {
+        Some(TargetsVerb::Remove { target }) => {
             client.delete(&path(&target)).await?;
             screen.result(&json!({"removed": target}), &format!("the target `{target}` is removed"));
         }

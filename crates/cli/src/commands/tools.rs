@@ -1,4 +1,4 @@
-//! `viv tools`: the tools that agents can have, declared, shown and tried; `viv guard clear`.
+//! `viv tools`: the tools that agents can have, declared, shown and tried; `viv agents clear-guard`.
 
 use std::fs;
 use std::io::{ErrorKind, Write};
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tools::declare::{Declaration, DeclarationMistake, read_json, read_toml};
 use tools::openapi::{OpenApiImport, import_openapi};
 
-use crate::args::{GuardVerb, ImportArgs, ToolsArgs, ToolsVerb};
+use crate::args::{ImportArgs, ToolsArgs, ToolsVerb};
 use crate::errors::{Exit, Failure, Result};
 use crate::input;
 use crate::output::Screen;
@@ -34,7 +34,7 @@ pub(crate) async fn run(
         Some(ToolsVerb::Try { tool, arguments }) => {
             return trial(&client()?, &screen, &tool, arguments).await;
         }
-        Some(ToolsVerb::Rm { tool }) => {
+        Some(ToolsVerb::Remove { tool }) => {
             let client = client()?;
             let _: Value = client.get(&path(&tool)).await?;
             client.delete(&path(&tool)).await?;
@@ -200,14 +200,13 @@ fn write_files(screen: &Screen, dir: &Path, declarations: &[Declaration]) -> Res
     Ok(())
 }
 
-pub(crate) async fn guard(client: Client, screen: Screen, verb: GuardVerb) -> Result<Exit> {
-    let GuardVerb::Clear { agent, yes } = verb;
-    let agent = client.agent(&agent).await?;
+pub(crate) async fn clear_guard(client: &Client, screen: &Screen, agent: &str, yes: bool) -> Result<()> {
+    let agent = client.agent(agent).await?;
     let what = format!(
         "`{}` will no longer read what strangers told it; read `viv show context {}` first",
         agent.name, agent.name
     );
-    input::confirm(&screen, &what, yes, None)?;
+    input::confirm(screen, &what, yes, None)?;
     let answer = client.post_empty(&agent_path(agent.id, "/guard/clear")).await?;
     let GuardClearedJson { entries, goals, plans, memories } = typed("answer", answer.clone())?;
     screen.result(&answer, &format!("`{}` no longer reads {entries} entries of its log", agent.name));
@@ -224,5 +223,5 @@ pub(crate) async fn guard(client: Client, screen: Screen, verb: GuardVerb) -> Re
             memories.join(", ")
         ));
     }
-    Ok(Exit::Answered)
+    Ok(())
 }

@@ -1,4 +1,4 @@
-//! `viv export agent` and `viv import agent`: one agent with its flushed history as lines of JSON. An export
+//! `viv agents export` and `viv agents import`: one agent with its flushed history as lines of JSON. An export
 //! reads while a server runs; an import needs the data directory exclusively.
 
 use std::fs::File;
@@ -20,7 +20,7 @@ pub(crate) fn export(global: &Global, screen: Screen, agent: &str, file: Option<
     only_with_admin_key(&dir)?;
     if file.is_none() && screen.width.is_some() {
         let message = "an export is many lines of JSON, which a terminal is not for";
-        let hint = format!("name a file: `viv export agent {agent} {agent}.jsonl`, or pipe it");
+        let hint = format!("name a file: `viv agents export {agent} {agent}.jsonl`, or pipe it");
         return Err(Failure::usage(message).hint(hint));
     }
     let path = file.unwrap_or(Path::new("standard output"));
@@ -97,5 +97,5 @@ fn flawed(file: &Path, flaws: &[LineFlaw], more: u64) -> Failure {
         message += &format!("\n  and {left} more");
     }
     Failure::new(Exit::Usage, "bad_export", message)
-        .hint("export it again with `viv export agent`; `--as NAME` imports it under another handle")
+        .hint("export it again with `viv agents export`; `--as NAME` imports it under another handle")
 }

@@ -1,4 +1,4 @@
-//! `viv backup`, `viv restore`, `viv verify` and `viv index rebuild`: the whole store, with or without a running server. They
+//! `viv backup`, `viv restore`, `viv verify` and `viv verify --rebuild-index`: the whole store, with or without a running server. They
 //! open its file directly, because there may be no server to ask.
 
 use std::path::{Path, PathBuf};

@@ -1,6 +1,7 @@
 //! All keys of `vivarium.toml` as one table. It is used to read the file, the environment and the command
 //! line, by `viv config`, and to generate the documentation.
 
+use net::proxy::{self, ProxyChoice};
 use serde_json::{Map, Value, json};
 use server::PublicUrl;
 
@@ -25,6 +26,8 @@ pub(crate) enum Kind {
     Flag,
     /// An address that may carry a secret.
     PublicUrl,
+    /// A proxy, whose address may carry a password.
+    Proxy,
     /// Several texts; separated by commas in the environment.
     Names,
     /// A whole number of at least this.
@@ -40,7 +43,7 @@ pub(crate) enum Kind {
 }
 
 /// All keys, in the order in which they are shown.
-pub(crate) const KEYS: [Key; 24] = [
+pub(crate) const KEYS: [Key; 25] = [
     key("listen", Kind::Text, "Address to listen on; port 0 picks a free port.")
         .or("127.0.0.1:7878")
         .set_by("VIV_LISTEN", "--listen"),
@@ -101,9 +104,16 @@ pub(crate) const KEYS: [Key; 24] = [
     key(
         "ca_file",
         Kind::Path,
-        "PEM file of certificate authorities that models' servers may use, besides those of this machine.",
+        "PEM file of certificate authorities that servers of models, tools, MCP and targets may use, besides those of this machine.",
     )
     .env("VIV_CA_FILE"),
+    key(
+        "proxy",
+        Kind::Proxy,
+        "Proxy to models' servers: `environment` takes those of `HTTPS_PROXY` and `HTTP_PROXY`, `none` takes none; `NO_PROXY` names who is reached directly.",
+    )
+    .or(proxy::ENVIRONMENT)
+    .env("VIV_PROXY"),
     key(
         NAME,
         Kind::Text,
@@ -210,6 +220,9 @@ impl Kind {
             Self::PublicUrl => {
                 "https:// address with a port up to 65535 or none, without user and query (http:// only of this machine)"
             }
+            Self::Proxy => {
+                "`environment`, `none` or the address of an HTTP proxy such as http://proxy.example:3128"
+            }
             Self::Names => "list of texts",
             Self::Temperature => "number from 0 to 2",
             Self::Reasoning => "level such as \"low\", or number of tokens",
@@ -243,6 +256,7 @@ impl Kind {
             Self::Text | Self::Path => value.as_str().is_some_and(|text| !text.trim().is_empty()),
             Self::Flag => value.is_boolean(),
             Self::PublicUrl => value.as_str().is_some_and(|text| PublicUrl::parse(text).is_some()),
+            Self::Proxy => value.as_str().is_some_and(|text| ProxyChoice::parse(text).is_ok()),
             Self::Names => value.as_array().is_some_and(|all| all.iter().all(Value::is_string)),
             Self::Whole(min) => value.as_u64().is_some_and(|n| (min..=u64::from(u32::MAX)).contains(&n)),
             Self::Temperature => value.as_f64().is_some_and(|n| (0.0..=2.0).contains(&n)),
@@ -258,7 +272,7 @@ impl Kind {
         match self {
             _ if fits => Ok(value),
             // The wrong value may be the secret itself.
-            Self::KeyRef | Self::Headers => Err(format!("wanted {}", self.description())),
+            Self::KeyRef | Self::Headers | Self::Proxy => Err(format!("wanted {}", self.description())),
             _ => Err(format!("wanted {}, got {value}", self.description())),
         }
     }

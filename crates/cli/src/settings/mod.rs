@@ -10,7 +10,7 @@ pub(crate) mod tests;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use models::client::display_url;
+use net::display_url;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -65,7 +65,11 @@ impl Setting {
             (Kind::Headers, Value::Object(headers)) => {
                 headers.keys().map(|name| (name.clone(), json!("(hidden)"))).collect()
             }
-            (_, Value::String(url)) if self.key.name.ends_with("base_url") => display_url(url).into(),
+            (_, Value::String(url))
+                if self.key.name.ends_with("base_url") || self.key.kind == Kind::Proxy =>
+            {
+                display_url(url).into()
+            }
             (_, value) => value.clone(),
         }
     }

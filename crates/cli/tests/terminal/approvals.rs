@@ -1,14 +1,15 @@
 //! `viv approvals` and the commands of a chat beside a real server: an agent asks, a person answers, and the server dies in between.
 
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
 use crate::live::Running;
 use crate::pty::Pty;
-use crate::world::{Server, run_with};
+use crate::world::{Server, run_with, viv};
 
 /// A server whose agent bea has a space with its owner and may ask.
 fn asking() -> Server {
@@ -58,6 +59,28 @@ pub(crate) fn until<T>(found: impl Fn() -> Option<T>) -> T {
         }
         assert!(Instant::now() < end, "it did not happen within a minute");
     }
+}
+
+#[test]
+fn who_waits_for_an_agent_that_waits_for_a_person_is_told_so_and_how_to_answer() {
+    let server = asking();
+    let text = format!("call ask_person {}", json!({"kind": "text", "question": "Which door?"}));
+    let say = ["say", "--wait", "--timeout", "60", "--space", "desk", "--as", "nour", &text];
+    let mut say = viv(server.dir.path(), &say).stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    let mut lines = BufReader::new(say.stderr.take().unwrap()).lines().map(Result::unwrap);
+    assert!(lines.any(|line| line.contains("waits for a person: it asks: Which door?")));
+    let how = lines.next().unwrap();
+    let (_, command) = how.split_once("viv ").unwrap();
+    let call = command.split(' ').nth(2).unwrap();
+    let list = server.run(&["approvals"]);
+    assert!(
+        list.out.starts_with("CALL") && list.out.contains(call) && list.out.contains(" s ago"),
+        "{}",
+        list.shown()
+    );
+    let answered = server.run(&["approvals", "answer", call, "--text", "the blue one"]);
+    assert_eq!(answered.code, 0, "{}", answered.shown());
+    assert_eq!(say.wait().unwrap().code(), Some(0));
 }
 
 #[test]
@@ -306,7 +329,7 @@ fn a_wait_that_ends_in_a_pause_says_so_and_names_the_list_of_what_waits() {
     let mut watch = Running::start(&server, &["watch", "desk", "--history", "0"]);
     let text = format!("call ask_person {}", json!({"kind": "approval", "question": "May I?"}));
     let said = server.run(&["say", "--wait", "--timeout", "2", "--space", "desk", "--as", "nour", &text]);
-    let hint = "`viv approvals list --agent bea` shows what it waits for";
+    let hint = "`viv approvals --agent bea` shows what it waits for";
     assert!(said.err.contains("(it waits for a person)") && said.err.contains(hint), "{}", said.shown());
     assert!(!said.err.contains("resume"), "{}", said.shown());
     let lines = watch.until("waits for a person");

@@ -43,9 +43,7 @@ fn a_server_in_the_background_is_announced_used_and_stopped() {
     std::fs::write(&log, "x".repeat(11 << 20)).unwrap();
     let up = server.run(&UP);
     assert_eq!(up.code, 0, "{}", up.shown());
-    for part in
-        ["is up at http://127.0.0.1:", "viv.log", "Admin key", "demo model", "`viv stop` stops the server"]
-    {
+    for part in ["is up at http://127.0.0.1:", "viv.log", "Admin key", "demo model", "` stops the server"] {
         assert!(up.out.contains(part), "{part}: {}", up.out);
     }
     assert!(server.dir.path().join("viv.log.1").exists() && log.metadata().unwrap().len() < 1 << 20);
@@ -86,6 +84,24 @@ fn a_start_in_the_background_that_fails_says_why() {
     assert_eq!(up.code, 3, "{}", up.shown());
     assert!(up.err.contains("can be reached from other machines") && up.err.contains("--allow-remote"));
     assert!(server.run(&["stop"]).out.starts_with("no server is running"));
+}
+
+#[test]
+fn what_is_advised_reaches_the_server_it_is_about() {
+    let server = Background { dir: tempfile::tempdir().unwrap() };
+    let (elsewhere, here) = (tempfile::tempdir().unwrap(), server.dir.path().to_str().unwrap());
+    let up = ["--data-dir", here, "up", "-d", "--model", "demo", "--listen", "127.0.0.1:0"];
+    let up = run(elsewhere.path(), &up);
+    assert_eq!(up.code, 0, "{}", up.shown());
+    for advice in ["viv chat", "viv stop", "viv logs -f"] {
+        assert!(up.out.contains(&format!("`{advice} --data-dir {here}`")), "{advice}: {}", up.out);
+    }
+    let again = run(elsewhere.path(), &["up", "--data-dir", here, "--model", "demo"]);
+    assert!(
+        again.code == 3 && again.err.contains(&format!("`viv stop --data-dir {here}`")),
+        "{}",
+        again.shown()
+    );
 }
 
 #[test]

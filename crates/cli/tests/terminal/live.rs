@@ -53,6 +53,40 @@ fn without_time(line: &str) -> String {
 }
 
 #[test]
+fn runs_are_listed_found_by_the_beginning_of_their_id_and_shown_with_their_calls() {
+    let server = Server::start();
+    assert_eq!(server.run(&["say", "--wait", "remember that I like tea"]).code, 0);
+    let tools = r#"tools=["ask_person","send_message","done"]"#;
+    assert_eq!(server.run(&["agents", "set", "ada", tools]).code, 0);
+    assert_eq!(server.run(&["say", "--wait", r#"call ask_person {"kind": 1}"#]).code, 0);
+    let list = server.run(&["runs"]);
+    assert!(
+        list.out.starts_with("RUN") && list.out.contains("ada #2") && list.out.contains("in home"),
+        "{}",
+        list.shown()
+    );
+    let rows = server.run(&["runs", "ada", "--json"]).json()["items"].clone();
+    assert_eq!((rows.as_array().unwrap().len(), &rows[0]["ordinal"]), (2, &2.into()), "{rows}");
+    let shown = |row: usize| {
+        let id = rows[row]["id"].as_str().unwrap();
+        assert!(list.out.contains(&id[..13]), "{id}: {}", list.out);
+        let ran = server.run(&["show", "run", &id[..20]]);
+        assert!(ran.code == 0 && ran.out.contains(id), "{}", ran.shown());
+        ran.out
+    };
+    let (failed, found) = (shown(0), shown(1));
+    assert!(failed.contains(r#"ask_person {"kind""#) && failed.contains("} -> failed: "), "{failed}");
+    assert!(found.contains("set_memories {") && found.contains("} -> "), "{found}");
+    assert!(!found.contains("failed:"), "{found}");
+    let none = server.run(&["show", "run", "aaaaaa1"]);
+    assert!(none.code == 4, "{}", none.shown());
+    let mut watch = Running::start(&server, &["watch", "ada"]);
+    let past = watch.until("ask_person: failed");
+    assert!(past.iter().any(|line| line.contains("set_memories: ok")), "{past:#?}");
+    watch.end();
+}
+
+#[test]
 fn a_piped_watch_prints_past_and_new_updates() {
     let server = Server::start();
     assert_eq!(server.run(&["say", "--wait", "remember that I like tea"]).code, 0);
@@ -60,7 +94,9 @@ fn a_piped_watch_prints_past_and_new_updates() {
     let past: Vec<String> = watch.until("completed").iter().map(|line| without_time(line)).collect();
     assert_eq!(past[0], "owner → home: remember that I like tea");
     assert!(
-        past[1].starts_with("ada → home: ") && past[2].starts_with("ada completed: 2 steps, "),
+        past[1].starts_with("ada → home: ")
+            && past[2].starts_with("ada set_memories: ok, ")
+            && past[3].starts_with("ada completed: 2 steps, "),
         "{past:#?}"
     );
     assert_eq!(server.run(&["say", "and coffee"]).code, 0);

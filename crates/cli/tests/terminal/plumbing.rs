@@ -54,7 +54,7 @@ fn an_export_is_not_written_to_a_terminal() {
     let server = Server::start();
     let (rows, code) = Pty::run(&server, &["export", "agent", "ada"], 80).rows();
     assert_eq!(code, 2, "{rows:#?}");
-    assert!(rows.iter().any(|row| row.contains("viv export agent ada ada.jsonl")), "{rows:#?}");
+    assert!(rows.iter().any(|row| row.contains("viv agents export ada ada.jsonl")), "{rows:#?}");
 }
 
 #[test]
@@ -120,7 +120,7 @@ fn help_is_where_people_look_for_it() {
     assert_eq!(run(dir.path(), &["--data-dir", "x", "-q", "help", "show", "run"]).out, run_page);
     assert_eq!(run(dir.path(), &["help", "show", "run"]).out, run_page);
     assert!(!page.out.contains("console"), "what does not exist is not offered: {}", page.out);
-    for group in ["show", "config", "scenario", "keys", "export", "import"] {
+    for group in ["show", "config", "scenario"] {
         let ran = run(dir.path(), &[group]);
         assert_eq!((ran.code, ran.out.as_str()), (2, ""), "{}", ran.shown());
         assert!(ran.err.contains("Commands:"), "{}", ran.shown());

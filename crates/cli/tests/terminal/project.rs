@@ -8,6 +8,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use crate::approvals::until;
 use crate::world::{Ran, viv};
 
 /// A command in a project, without a variable that names the data directory.
@@ -306,6 +307,36 @@ impl Drop for InBackground<'_> {
         let _ = self.log.wait();
         run(self.project, &["stop"]);
     }
+}
+
+#[test]
+fn a_file_that_names_a_tool_which_comes_later_is_read_again_then() {
+    const TOOL: &str = "name = \"look\"\ndescription = \"Looks.\"\n[http]\nmethod = \"GET\"\nurl = \"https://example.com\"\n";
+    let dir = project(&[("agents/ada.md", ADA)]);
+    let mut server = InBackground::start(dir.path());
+    write(dir.path(), "agents/eve.md", "---\ntools: [look, done]\n---\nYou are Eve.\n");
+    assert!(server.logged("eve.md").contains("there is no tool `look`"));
+    write(dir.path(), "tools/look.toml", &TOOL.replace("url", "[bad]\nurl"));
+    let ps = until(|| Some(run(dir.path(), &["ps"])).filter(|ran| ran.err.contains("look.toml")));
+    assert!(ps.err.contains("tools/look.toml: line 5: `bad`: "), "{}", ps.shown());
+    let doctor = run(dir.path(), &["doctor"]);
+    assert!(doctor.code == 1 && doctor.out.contains("tools/look.toml: line 5"), "{}", doctor.shown());
+    write(dir.path(), "tools/look.toml", TOOL);
+    let line = server.logged("created agent `eve`");
+    assert!(line.contains("agents/eve.md"), "{line}");
+    let ps = run(dir.path(), &["ps"]);
+    assert!(ps.out.contains("eve") && !ps.err.contains("look"), "{}", ps.shown());
+    assert!(run(dir.path(), &["doctor"]).code == 0);
+}
+
+#[test]
+fn a_project_has_only_the_spaces_of_its_files() {
+    let dir = project(&[("agents/bob.md", BOB)]);
+    let _up = Up::start(dir.path(), &[]);
+    let spaces = run(dir.path(), &["spaces", "--json"]).json();
+    assert_eq!(names(&spaces["items"]), ["garden"], "{spaces}");
+    let said = run(dir.path(), &["say", "--wait", "Are you there?"]);
+    assert_eq!(said.code, 0, "{}", said.shown());
 }
 
 #[test]

@@ -233,6 +233,101 @@ fn serve_answers(answers: Vec<&'static str>) -> String {
 }
 
 #[test]
+fn an_agent_file_with_tools_of_its_own_is_played_with_those_of_the_scenario() {
+    let dir = tempfile::tempdir().unwrap();
+    let agent = "---\ntools: [restart, 'clock:*', send_message, done]\napprove: [restart]\nmodel: x/y\nfallback: [x/z]\n---\nBe.\n";
+    written(dir.path(), "oncall.md", agent);
+    let text = FILE.replace("  ada:\n", "  ada:\n    file: oncall.md\n");
+    let alone = written(dir.path(), "alone.yaml", &text);
+    let ran = run(dir.path(), &["scenario", "check", &alone]);
+    assert!(ran.code == 2 && ran.out.contains("there is no tool `restart`"), "{}", ran.shown());
+    assert!(ran.out.contains("name it under `tools`, with an `outcome`"), "{}", ran.shown());
+    let tools = "tools:\n  restart: {outcome: ok}\n  clock__now: {outcome: '9:00'}\nagents:\n";
+    let script = "      - steps:\n          - call clock__now:\n          - call restart: {host: a}\n          - say: good morning\n";
+    let text = text.replace("agents:\n", tools).replace("      - say: good morning\n", script);
+    let text = text.replace("lobby: hi\n", "lobby: hi\n  - husam approves restart of ada\n");
+    let whole = written(dir.path(), "whole.yaml", text + "  - restart ran: 1\n  - clock__now ran: 1\n");
+    let ran = run(dir.path(), &["scenario", "run", &whole]);
+    assert_eq!(ran.code, 0, "{}", ran.shown());
+}
+
+/// A server with a tool of its own that fails at its first call, and an agent `bea` that asks before it is called.
+#[test]
+fn what_an_agent_did_with_tools_approvals_and_deliveries_is_recorded_and_passes() {
+    let server = Server::start();
+    let viv = |args: &[&str]| {
+        let ran = server.run(args);
+        assert_eq!(ran.code, 0, "{args:?}: {}", ran.shown());
+        ran
+    };
+    let address = server.url().strip_prefix("http://").unwrap();
+    let tool = |name: &str, path: &str| {
+        let text = format!(
+            "name = \"{name}\"\ndescription = \"Does: it\"\nlabels = [\"outside\"]\n\n[input]\ntype = \"object\"\n\n\
+             [http]\nmethod = \"GET\"\nurl = \"http://{address}{path}\"\nallow = [\"{address}\"]\n"
+        );
+        written(server.dir.path(), &format!("{name}.toml"), text)
+    };
+    viv(&[
+        "tools",
+        "add",
+        &tool("look", "/v1/ready"),
+        &tool("fail", "/v1/agents"),
+        &tool("unused", "/v1/ready"),
+    ]);
+    viv(&["agents", "create", "bea", "--instructions", "Be."]);
+    let tools = r#"tools=["look","fail","unused","ask_person","send_message","done"]"#;
+    viv(&["agents", "set", "bea", tools, r#"approve=["look"]"#]);
+    viv(&["spaces", "open", "desk", "--members", "owner,bea"]);
+    viv(&["hooks", "add", "door", "--kind", "key", "--to", "bea", "--event", "{{ body.text }}"]);
+    let answer = |how: &[&str]| {
+        let call = crate::approvals::until(|| {
+            let list = viv(&["approvals", "list", "--json"]).json();
+            list["items"][0]["call"].as_str().map(str::to_owned)
+        });
+        viv(&[&["approvals", "answer", &call], how].concat());
+    };
+    let idle = || {
+        crate::approvals::until(|| {
+            (viv(&["ps", "--json"]).json()["items"]
+                .as_array()?
+                .iter()
+                .all(|one| one["state"] == "sleeping" && one["waiting"] == 0))
+            .then_some(())
+        })
+    };
+    let say = |text: &str| viv(&["say", "--space", "desk", text]);
+    say("call fail");
+    idle();
+    say("call look");
+    answer(&["approve", "--yes"]);
+    idle();
+    say("call look");
+    answer(&["refuse", "--reason", "not now", "--as", "owner"]);
+    idle();
+    say(r#"call ask_person {"kind": "text", "question": "Which?"}"#);
+    answer(&["--text", "the blue one", "--as", "owner"]);
+    idle();
+    viv(&["hooks", "send", "door", r#"{"text": "the door is open"}"#]);
+    idle();
+    let file = server.dir.path().join("recorded.yaml").display().to_string();
+    let ran = viv(&["scenario", "record", "bea", "-o", &file]);
+    let text = std::fs::read_to_string(&file).unwrap();
+    assert!(ran.err.is_empty() && ran.out.contains("run it with"), "{}\n{text}", ran.shown());
+    for part in [
+        "operator approves look of bea",
+        "owner refuses look of bea: \"not now\"",
+        "owner answers bea",
+        "hook door delivers: \"the door is open\"",
+        "{\"error\":",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    viv(&["scenario", "check", &file]);
+    viv(&["scenario", "run", &file]);
+}
+
+#[test]
 fn recorded_cycles_become_a_scenario_that_passes() {
     let server = Server::start();
     let none = server.run(&["scenario", "record", "ada"]);

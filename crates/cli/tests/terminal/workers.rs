@@ -1,5 +1,5 @@
 //! The libraries for workers, in Rust and Python, beside a real server: their examples, and what an agent reads of a worker
-//! that fails. Without `python3` the tests of that library are skipped.
+//! that fails. They need `python3`.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -84,7 +84,7 @@ impl Resizing {
         read
     }
 
-    fn python(&self, arguments: &[&str]) -> Option<PythonWorker> {
+    fn python(&self, arguments: &[&str]) -> PythonWorker {
         PythonWorker::start(self.server.url(), &self.key, arguments)
     }
 }
@@ -93,18 +93,12 @@ impl Resizing {
 struct PythonWorker(Child);
 
 impl PythonWorker {
-    /// `None` if there is no Python.
-    #[allow(clippy::print_stdout, reason = "a test that skips something says so")]
-    fn start(url: &str, key: &str, arguments: &[&str]) -> Option<Self> {
+    fn start(url: &str, key: &str, arguments: &[&str]) -> Self {
         let mut command = Command::new("python3");
         command.args(arguments).env("PYTHONPATH", PYTHON).env("PYTHONDONTWRITEBYTECODE", "1");
         command.env("VIV_URL", url).env("VIV_KEY", key);
         let started = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
-        if started.as_ref().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
-            println!("skipped: there is no `python3`");
-            return None;
-        }
-        Some(Self(started.unwrap()))
+        Self(started.expect("`python3` starts: install it, for instance with `apt-get install python3`"))
     }
 
     fn output(&mut self) -> BufReader<ChildStdout> {
@@ -146,7 +140,7 @@ async fn an_agent_reads_what_the_python_example_returns() {
     let resizing = Resizing::start().await;
     let script = format!("{PYTHON}/examples/resize.py");
     assert!(Path::new(&script).is_file());
-    let Some(_worker) = resizing.python(&[&script]) else { return };
+    let _worker = resizing.python(&[&script]);
     assert_resized(&resizing.call().await);
 }
 
@@ -170,8 +164,13 @@ async fn an_agent_reads_what_a_python_worker_raises() {
         ("raise ValueError('no image')", "ValueError: no image"),
         ("return resize", "it ran, but its output is no JSON: "),
         ("sys.exit('no more')", "SystemExit: no more"),
+        // Half of a character, as a text ends with that was cut.
+        ("raise ValueError('cut \\ud83d')", "ValueError: cut \u{fffd}"),
+        ("return 'cut \\udc00'", "cut \u{fffd}"),
+        ("return {'\\ud83d': 'whole \\ud83d\\ude00'}", "{\"\u{fffd}\":\"whole 😀\"}"),
+        ("return float('nan')", "it ran, but its output is no JSON: "),
     ] {
-        let Some(_worker) = resizing.python(&["-c", &serving(body)]) else { return };
+        let _worker = resizing.python(&["-c", &serving(body)]);
         let read = resizing.call().await;
         assert!(read.starts_with(wanted), "{body}: {read}");
     }
@@ -182,7 +181,7 @@ async fn a_python_worker_ends_after_sigterm_when_its_call_is_answered() {
     let resizing = Resizing::start().await;
     // It says when it runs, and goes on when it is told to.
     let body = "print('runs', flush=True); return sys.stdin.readline().strip()";
-    let Some(mut worker) = resizing.python(&["-c", &serving(body)]) else { return };
+    let mut worker = resizing.python(&["-c", &serving(body)]);
     let mut output = worker.output();
     let ending = std::thread::spawn(move || {
         let mut line = String::new();
@@ -215,9 +214,7 @@ fn next_request(listener: &TcpListener) -> (TcpStream, String) {
 fn a_python_worker_that_is_told_to_stop_runs_the_call_that_is_on_its_way() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
-    let Some(mut worker) = PythonWorker::start(&url, "k", &["-c", &serving("return 'small'")]) else {
-        return;
-    };
+    let mut worker = PythonWorker::start(&url, "k", &["-c", &serving("return 'small'")]);
     let pid = rustix::process::Pid::from_child(&worker.0);
     let (sender, finished) = mpsc::channel();
     std::thread::spawn(move || {
@@ -283,7 +280,7 @@ fn assert_claims(claims: &mpsc::Receiver<()>) {
 #[test]
 fn a_python_worker_goes_on_after_answers_that_say_nothing() {
     let (url, claims) = unsteady_server();
-    let Some(_worker) = PythonWorker::start(&url, "k", &["-c", &serving("return 1")]) else { return };
+    let _worker = PythonWorker::start(&url, "k", &["-c", &serving("return 1")]);
     assert_claims(&claims);
 }
 

@@ -1,10 +1,10 @@
 //! Decodes one answer: turns bytes into pieces and decides what the end of the bytes means.
 
 use agent::port::{ModelError, Piece};
+use net::sse::{Sse, SseEvent};
 
 use super::{Decoder, failure};
 use crate::bounds::{ERROR_BODY_MAX_BYTES, REPLY_MAX_BYTES};
-use crate::sse::{Sse, SseEvent};
 
 /// An answer that is being received. It can be cloned if its decoder can.
 #[derive(Clone)]

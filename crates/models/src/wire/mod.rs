@@ -23,13 +23,12 @@ use agent::message::Origin;
 use agent::port::{ModelError, Piece, ReasoningReplay, Reply};
 use agent::prompt::{Item, Prompt};
 use bytes::Bytes;
+use net::sse::SseEvent;
 
 pub use body::Body;
 pub(crate) use chain::CachedTranscript;
 pub use chain::Encoded;
 pub use feed::EventFeed;
-
-use crate::sse::SseEvent;
 
 /// Whose turn a fragment belongs to. The JSON between two fragments depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

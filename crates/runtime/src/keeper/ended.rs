@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use agent::cycle::ActivationEnd;
 use agent::id::AgentId;
+use agent::port::StoreError;
 use jiff::Timestamp;
 use tokio::task::JoinError;
 
@@ -36,14 +37,18 @@ impl KeeperLoop {
                     self.sweep_soon();
                 }
                 if let ActivationEnd::Parked { until: Some(at), reason, .. } = end {
-                    tracing::info!(%agent, until = %at, reason, "an agent backs off");
+                    tracing::info!(agent = self.name(agent), until = %at, reason, "an agent backs off");
                     // An earlier alarm would find nothing to do.
                     self.alarms.clear(agent);
                     self.due(agent, at);
                 }
             }
+            Err(StoreFailure { error: error @ StoreError::Bug(_), .. }) => {
+                tracing::error!(agent = self.name(agent), %error, "a command of the store failed: the activation ended");
+                self.failed(agent);
+            }
             Err(StoreFailure { error, opened }) => {
-                tracing::error!(%agent, %error, "the store failed: the activation ended");
+                tracing::error!(agent = self.name(agent), %error, "the store failed: the activation ended");
                 self.node_context.health.refused();
                 self.node_context.ports.live.store_refuses(Some(error.to_string()));
                 match self.turns.refused(agent, opened, now, &*self.node_context.ports.ids) {
@@ -66,15 +71,20 @@ impl KeeperLoop {
     pub(super) fn panicked(&mut self, task: tokio::task::Id, error: &JoinError) {
         let agent = self.awake.iter().find(|(_, awake)| awake.task.id() == task).map(|(agent, _)| *agent);
         let Some(agent) = agent else { return };
-        tracing::error!(%agent, %error, "an activation panicked");
+        tracing::error!(agent = self.name(agent), %error, "an activation panicked");
         self.awake.remove(&agent);
         self.node_context.permits.release(agent);
         self.node_context.node.activation_ended(agent);
         self.node_context.ports.live.reset_drafts(agent);
         self.node_context.ports.live.idle(agent, Some("its activation panicked".into()));
+        self.failed(agent);
+        self.admit();
+    }
+
+    /// A mistake of the program ended the agent's activation: it backs off, and what it had taken is to blame.
+    fn failed(&mut self, agent: AgentId) {
         let until = self.turns.panicked(agent, self.clock_ms(), &*self.node_context.ports.ids);
         self.idle_until(agent, until, Wait::Panicked(self.time_of(until)));
-        self.admit();
     }
 
     /// The agent's last activation failed: it is checked at that time, not earlier.
@@ -82,6 +92,11 @@ impl KeeperLoop {
         self.alarms.clear(agent);
         self.alarms.set(agent, until);
         self.node_context.ports.live.begin_wait(agent, wait);
+    }
+
+    /// What the log calls an agent.
+    fn name(&self, agent: AgentId) -> String {
+        self.node_context.ports.live.name(agent)
     }
 
     /// The wall-clock time of a monotonic time.

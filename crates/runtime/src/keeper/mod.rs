@@ -85,6 +85,7 @@ pub fn start(ports: Ports) -> Keeper {
         answered: Answered::default(),
         left_out: LeftOut::default(),
         detached,
+        unstored: Arc::default(),
         node: node.clone(),
         warm: Warm::new(limits::WARM_MAX_BYTES),
         health: Arc::new(Health::default()),
@@ -143,7 +144,11 @@ async fn activate_or_quarantine(
         Err(StoreFailure { error: StoreError::Damaged(why), .. }) => why,
         result => return result,
     };
-    tracing::error!(%agent, why, "cannot read a record of the agent: it is quarantined");
+    tracing::error!(
+        agent = node_context.ports.live.name(agent),
+        why,
+        "cannot read a record of the agent: it is quarantined"
+    );
     node_context.ports.store.quarantine(agent, why.clone()).await?;
     node_context.ports.live.idle(agent, Some(why));
     Ok(Activated::Ended(ActivationEnd::Idle))

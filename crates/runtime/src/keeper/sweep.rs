@@ -49,7 +49,8 @@ impl KeeperLoop {
                 if !wake.is_empty() {
                     failpoint::hit!("firing.committed");
                 }
-                late.iter().for_each(|late| log_late(late, now));
+                late.iter()
+                    .for_each(|late| log_late(self.node_context.ports.live.name(late.agent), late, now));
                 wake.into_iter().for_each(|wakeup| self.due(wakeup.agent, wakeup.at));
                 agent.into_iter().for_each(|at| self.sweep_at(at));
                 firing.into_iter().for_each(|at| self.fire_at(at));
@@ -166,8 +167,8 @@ impl KeeperLoop {
     }
 }
 
-fn log_late(late: &LatePlan, now: Timestamp) {
-    let LatePlan { agent, plan, name, slot } = late;
+fn log_late(agent: String, late: &LatePlan, now: Timestamp) {
+    let LatePlan { plan, name, slot, .. } = late;
     let by = span_text(u64::try_from(now.duration_since(*slot).as_secs()).unwrap_or_default() * 1_000);
-    tracing::info!(%agent, %plan, ?name, %slot, "a plan did not fire: its time passed {by} ago, later than it may fire");
+    tracing::info!(agent, %plan, ?name, %slot, "a plan did not fire: its time passed {by} ago, later than it may fire");
 }

@@ -129,15 +129,17 @@ impl Workers {
                     self.offer_again(call, |state| matches!(state, OfferState::NotNow));
                 }
                 OfferState::Held(held) if held.until <= now => {
-                    if self.is_given_up(call) {
+                    if self.expire(call, now) {
                         return Outcome::abandoned();
                     }
-                    self.offer_again(call, |_| true);
                 }
                 OfferState::Held(held) => {
+                    let step = (held.until - now).min(limits::WORKER_LOOK_MS);
                     tokio::select! {
                         () = changed => {}
-                        () = clock.sleep(Duration::from_millis(held.until - now)) => {}
+                        () = clock.sleep(Duration::from_millis(step)) => {
+                            self.forgive(call, now + step, clock.monotonic_ms());
+                        }
                     }
                 }
                 OfferState::Unclaimed => changed.await,
@@ -202,12 +204,33 @@ impl Workers {
         offers.queue(&tool).add(place, call.clone());
     }
 
-    /// Whether a call whose worker is gone is given to no other.
-    fn is_given_up(&self, call: &CallId) -> bool {
-        let offers = self.lock();
-        let Some(offered) = offers.calls.get(call) else { return false };
+    /// Ends the claim of a call if it still ends now: it may have been renewed a moment ago. Returns whether the call is given
+    /// to no other worker; else it is on offer again.
+    fn expire(&self, call: &CallId, now: u64) -> bool {
+        let mut offers = self.lock();
+        let is_over =
+            |offered: &&mut Offered| matches!(offered.state, OfferState::Held(held) if held.until <= now);
+        let Some(offered) = offers.calls.get_mut(call).filter(is_over) else { return false };
         tracing::warn!(agent = %offered.agent, %call, tool = offered.tool.0, "a worker stopped renewing its claim");
-        offered.row.effect == Effect::Unsafe || offered.times >= limits::WORKER_CLAIMS_PER_CALL
+        if offered.row.effect == Effect::Unsafe || offered.times >= limits::WORKER_CLAIMS_PER_CALL {
+            return true;
+        }
+        offered.state = OfferState::Unclaimed;
+        let (tool, place) = (offered.tool.clone(), offered.place);
+        offers.queue(&tool).add(place, call.clone());
+        false
+    }
+
+    /// Does not count the time for which this server stood still, and woke later than it had planned: nobody could renew a
+    /// claim then.
+    fn forgive(&self, call: &CallId, planned: u64, now: u64) {
+        let still = now.saturating_sub(planned);
+        if still >= limits::WORKER_STILL_MS
+            && let Some(Offered { state: OfferState::Held(held), .. }) = self.lock().calls.get_mut(call)
+        {
+            // What was sent meanwhile is heard only now.
+            held.until = (held.until + still).max(now + limits::WORKER_LOOK_MS);
+        }
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Offers> {

@@ -87,7 +87,11 @@ impl Fixture {
         Self::set_up(Scripted::answering(author), |store| store, Effect::Unsafe)
     }
 
-    fn set_up(model: Scripted, wrap: impl Fn(Arc<dyn Store>) -> Arc<dyn Store>, slow: Effect) -> Self {
+    pub(crate) fn set_up(
+        model: Scripted,
+        wrap: impl Fn(Arc<dyn Store>) -> Arc<dyn Store>,
+        slow: Effect,
+    ) -> Self {
         let (model, clock, starts) = (Arc::new(model), clock(), 7);
         let sqlite = Sqlite::in_memory(Arc::new(clock.clone())).unwrap();
         let (counters, gate) = (Counters::new(), ToolGate::closed());

@@ -19,13 +19,17 @@ fn waiting() -> PageRequest {
     PageRequest { cursor: None, limit: agent::limits::PAGE_MAX }
 }
 
+fn refused() -> ModelError {
+    ModelError::Network("refused".into())
+}
+
 /// That many agents, each alone with one person, get messages while the provider is down for an hour. Returns the
 /// number of requests in that hour.
-async fn an_hour(agents: usize) -> usize {
+async fn an_hour(agents: usize, error: ModelError) -> usize {
     let down = Arc::new(AtomicBool::new(true));
     let seen = Arc::clone(&down);
     let fixture = Fixture::new(move |prompt| match step(prompt) {
-        _ if seen.load(Ordering::SeqCst) => Script::fails(ModelError::Network("refused".into())),
+        _ if seen.load(Ordering::SeqCst) => Script::fails(error.clone()),
         0 => Script::new().call("send_message", &json!({"text": "back"})),
         _ => done(),
     });
@@ -69,14 +73,52 @@ async fn an_hour(agents: usize) -> usize {
 
 #[tokio::test]
 async fn one_agent_probes_at_intervals_whether_its_provider_is_back() {
-    let requests = an_hour(1).await;
+    let requests = an_hour(1, refused()).await;
     assert!((10..=30).contains(&requests), "{requests} requests");
 }
 
 #[tokio::test]
 async fn of_fifty_agents_one_probes_for_all() {
-    let requests = an_hour(50).await;
+    let requests = an_hour(50, refused()).await;
     assert!((10..=80).contains(&requests), "{requests} requests: each agent at most one, then one for all");
+}
+
+#[tokio::test]
+async fn a_provider_that_says_at_once_is_asked_ever_less_often_all_the_same() {
+    let (message, retry_after) = (String::from("429"), Some(Duration::ZERO));
+    for error in [
+        ModelError::RateLimited { message: message.clone(), retry_after },
+        ModelError::Overloaded { message: message.clone(), retry_after: Some(Duration::from_millis(1)) },
+        ModelError::Failed { message, retry_after },
+    ] {
+        let requests = an_hour(1, error.clone()).await;
+        assert!(requests <= 500, "{requests} requests of one agent: {error}");
+        if !matches!(error, ModelError::Failed { .. }) {
+            let requests = an_hour(5, error.clone()).await;
+            assert!(requests <= 250, "{requests} requests of five agents: {error}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_fallback_is_called_within_two_seconds() {
+    let info = |name: &str| ModelInfo { provider: name.into(), ..ModelInfo::default() };
+    for error in
+        [refused(), ModelError::Cut("cut".into()), ModelError::TimedOut(agent::port::TimeoutKind::Connect)]
+    {
+        let own = Scripted::answering(move |_| Script::fails(error.clone())).with_info(info("own"));
+        let other = Scripted::answering(|prompt| answer(prompt, "lobby", "here")).with_info(info("other"));
+        let models = crate::fixture::Two(Arc::new(own), Arc::new(other));
+        let (world, ..) =
+            crate::fixture::world_with(Arc::new(models), |store| store, agent::call::Effect::ReadOnly);
+        let husam = world.human("husam").await.unwrap();
+        let config = AgentConfig { fallback: vec!["other".into()], ..AgentConfig::default() };
+        let ada = world.agent("ada", config).await.unwrap();
+        let lobby = world.space("lobby", &[husam, ada.entity()]).await.unwrap();
+        world.say(husam, lobby, "hello").await.unwrap();
+        world.pass(Duration::from_secs(2)).await.unwrap();
+        assert_eq!(world.posted_texts(lobby).await.unwrap().len(), 2);
+    }
 }
 
 #[tokio::test]

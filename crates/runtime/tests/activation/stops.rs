@@ -78,14 +78,14 @@ async fn a_suspended_agent_keeps_its_events_and_continues_when_resumed() {
     assert_eq!(world.posted_texts(lobby).await.unwrap().len(), 2);
 }
 
-/// A read for an activation takes a second.
-struct Slow(Arc<dyn Clock>);
+/// A read for an activation takes so long.
+struct Slow(Arc<dyn Clock>, Duration);
 
 impl Intercept for Slow {
     fn wake<'a>(&'a self, _: AgentId, read: WakeRead<'a>) -> WakeRead<'a> {
         Box::pin(async move {
             let read = read.await;
-            self.0.sleep(Duration::from_secs(1)).await;
+            self.0.sleep(self.1).await;
             read
         })
     }
@@ -99,7 +99,9 @@ async fn no_request_begins_after_a_suspension_is_answered() {
     let (world, ..) = crate::fixture::world_at(
         clock,
         Arc::new(One(Arc::clone(&model))),
-        move |inner| Arc::new(Wrapped { inner, by: Slow(Arc::clone(&slow)) }) as Arc<_>,
+        move |inner| {
+            Arc::new(Wrapped { inner, by: Slow(Arc::clone(&slow), Duration::from_secs(1)) }) as Arc<_>
+        },
         Effect::ReadOnly,
     );
     let husam = world.human("husam").await.unwrap();
@@ -119,6 +121,37 @@ async fn no_request_begins_after_a_suspension_is_answered() {
     stand(Standing::Active).await;
     world.quiet().await.unwrap();
     assert_eq!(world.posted_texts(lobby).await.unwrap().len(), 2);
+}
+
+#[tokio::test]
+async fn a_cancel_between_the_read_and_the_opening_of_a_resumed_cycle_drops_its_request() {
+    let clock = crate::fixture::clock();
+    let slow: Arc<dyn Clock> = Arc::new(clock.clone());
+    let failed = std::sync::atomic::AtomicBool::new(false);
+    let model = Arc::new(Scripted::answering(move |prompt| match crate::fixture::step(prompt) {
+        0 => Script::new().call("send_message", &crate::fixture::send("lobby", "begun")),
+        _ if failed.swap(true, std::sync::atomic::Ordering::SeqCst) => Script::new().hang(),
+        _ => Script::fails(ModelError::Auth("no key".into())),
+    }));
+    let (world, ..) = crate::fixture::world_at(
+        clock,
+        Arc::new(One(Arc::clone(&model))),
+        move |inner| {
+            Arc::new(Wrapped { inner, by: Slow(Arc::clone(&slow), Duration::from_secs(10)) }) as Arc<_>
+        },
+        Effect::ReadOnly,
+    );
+    let husam = world.human("husam").await.unwrap();
+    let ada = world.agent("ada", AgentConfig::default()).await.unwrap();
+    let lobby = world.space("lobby", &[husam, ada.entity()]).await.unwrap();
+    world.say(husam, lobby, "hello?").await.unwrap();
+    world.pass(Duration::from_secs(16)).await.unwrap();
+    assert_eq!(model.prompts().len(), 2, "it is parked, and read again");
+    // The signal comes while there is no lease to look with: as if it were lost.
+    world.registry().cancel(ada, None).await.unwrap();
+    world.pass(Duration::from_secs(10)).await.unwrap();
+    let endings: Vec<_> = world.runs(ada).await.unwrap().iter().map(|run| run.ending).collect();
+    assert_eq!((endings, model.prompts().len()), (vec![Ending::Canceled], 2));
 }
 
 #[tokio::test]

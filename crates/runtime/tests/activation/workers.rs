@@ -204,6 +204,22 @@ async fn an_unsafe_call_of_a_worker_that_is_gone_is_unknown_until_the_worker_ans
 }
 
 #[tokio::test]
+async fn a_server_that_stood_still_gives_a_worker_the_time_back() {
+    // It could not hear a renewal in that time, and hears it only after its own alarms.
+    for (before, still) in [(1_000, 42_000), (29_000, 2_000), (12_000, 3_600_000)] {
+        let (fixture, _, lobby) = called(Effect::Unsafe, "order").await;
+        let claimed = claim(&fixture, "order").await.unwrap();
+        pass(&fixture, before).await;
+        fixture.clock.advance(Duration::from_millis(still));
+        pass(&fixture, 1).await;
+        assert!(renew(&fixture, &claimed).await, "{before} {still}");
+        assert_eq!(answer(&fixture, &claimed, "it happened").await, WorkerAnswer::Taken);
+        let texts = posted(&fixture, lobby).await;
+        assert!(!texts.iter().any(|text| text.contains("unknown whether")), "{texts:?}");
+    }
+}
+
+#[tokio::test]
 async fn workers_that_all_die_of_a_call_are_not_given_it_for_ever() {
     let (fixture, _, lobby) = called(Effect::ReadOnly, "order").await;
     for times in 1..=limits::WORKER_CLAIMS_PER_CALL {

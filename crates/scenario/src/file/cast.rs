@@ -1,6 +1,7 @@
 //! Reads people, agents with their configs, and spaces with their members.
 
 use agent::config::{AgentConfig, BadConfig, WakeOn};
+use agent::tool::is_named;
 use serde_json::{Map, Value};
 
 use super::value::Reader;
@@ -89,7 +90,8 @@ impl Reader<'_> {
         for (key, value) in pairs {
             for item in tool_names(&key.text, value) {
                 // A pattern may match nothing yet.
-                if let Some(name) = item.words().filter(|name| !name.contains('*')) {
+                let named = item.words().filter(|name| !name.contains('*'));
+                if let Some(name) = named.filter(|name| !self.tools.iter().any(|tool| is_named(name, tool))) {
                     self.tool(item.place, name);
                 }
             }
@@ -103,7 +105,7 @@ impl Reader<'_> {
     /// The keys of an agent file. Flaws of that file are reported where the scenario names it.
     fn file_keys(&mut self, node: &YamlNode) -> Map<String, Value> {
         let Some(path) = self.text(node, "the path of an agent file") else { return Map::new() };
-        (self.agent_files)(&path).unwrap_or_else(|problems| {
+        (self.agent_files)(&path, &self.tools).unwrap_or_else(|problems| {
             for problem in problems {
                 self.wrong(node.place, problem);
             }

@@ -27,9 +27,9 @@ use value::Reader;
 const SECTIONS: &[&str] =
     &["scenario", "about", "people", "tools", "agents", "spaces", "hooks", "story", "expect"];
 
-/// Reads agent files that a scenario names: from the path in the scenario to the keys of the config, or the
-/// flaws of that file, each with its position there.
-pub type AgentFiles<'a> = dyn Fn(&str) -> Result<Map<String, Value>, Vec<String>> + 'a;
+/// Reads agent files that a scenario names: from the path in the scenario and the names of all its tools to the keys of
+/// the config, or the flaws of that file, each with its position there.
+pub type AgentFiles<'a> = dyn Fn(&str, &[String]) -> Result<Map<String, Value>, Vec<String>> + 'a;
 
 /// The scenario files in a folder, by name.
 pub fn in_folder(folder: &Path) -> io::Result<Vec<PathBuf>> {
@@ -62,7 +62,7 @@ pub fn read_path(
 
 /// Reads one file without agent files and hooks. `tools` are the names of all tools.
 pub fn read(bytes: &[u8], tools: &[String]) -> Result<Scenario, Vec<FileFlaw>> {
-    read_with(bytes, tools, &|_| Err(vec!["no agent files can be read here".to_owned()]), &NoHooks)
+    read_with(bytes, tools, &|_, _| Err(vec!["no agent files can be read here".to_owned()]), &NoHooks)
 }
 
 /// Reads one file whose agents may be defined in agent files, and whose hooks are declared as `hooks` reads them.

@@ -9,7 +9,9 @@ use super::value::{self, Reader};
 use super::{listed, quoted_whole, section};
 use crate::bounds;
 use crate::flaw::{FileFlaw, FilePosition, shown};
-use crate::scene::{Amount, PersonReply, ProviderState, Room, Server, StoryAction, StoryEvent, When};
+use crate::scene::{
+    Amount, OPERATOR, PersonReply, ProviderState, Room, Server, StoryAction, StoryEvent, When,
+};
 use crate::yaml::{Is, YamlKey, YamlNode};
 
 /// The sentences of a story.
@@ -252,7 +254,10 @@ impl Reader<'_> {
         reply: PersonReply,
         cast: &Cast,
     ) -> Option<StoryAction> {
-        let who = self.known(key.place, "person or agent", who, &cast.actors)?;
+        let who = match who {
+            OPERATOR if !cast.actors.iter().any(|actor| actor == OPERATOR) => OPERATOR.to_owned(),
+            who => self.known(key.place, "person or agent", who, &cast.actors)?,
+        };
         let agent = self.agent(key, agent, cast)?;
         if cast.agents.contains(&who) {
             let message = format!("`{who}` is an agent, and only people answer what waits for a person");

@@ -325,7 +325,7 @@ fn keys_in_the_scenario_override_those_of_the_agent_file() {
     let text = "scenario: x\npeople: [mira]\nagents:\n  ops: {file: o.md, limits: {max_steps: 3}}\n\
                 spaces: {home: [mira, ops]}\nstory: [{mira says in home: hi}]\nexpect: [{ops ran cycles: 1}]\n";
     let of_file = serde_json::json!({"instructions": "You are Ops.", "limits": {"max_steps": 9, "events_per_cycle": 4}});
-    let file = |path: &str| match path {
+    let file = |path: &str, _: &[String]| match path {
         "o.md" => Ok(of_file.as_object().unwrap().clone()),
         other => Err(vec![format!("{other}:2: it is not what it should be")]),
     };

@@ -2,11 +2,12 @@
 
 use agent::call::Effect;
 use agent::tool::{ToolLabel, ToolLabels};
+use serde_json::Value;
 
 use super::value::Reader;
 use crate::bounds;
 use crate::flaw::shown;
-use crate::scene::SceneTool;
+use crate::scene::{SceneOutcome, SceneTool};
 use crate::yaml::{Is, YamlKey, YamlNode};
 
 impl Reader<'_> {
@@ -49,16 +50,39 @@ impl Reader<'_> {
                 }
                 "labels" => tool.labels = self.labels(value),
                 "description" => tool.description = self.text(value, "a text").unwrap_or_default(),
+                "input" => match value.json() {
+                    schema @ Value::Object(_) => tool.input = Some(schema),
+                    _ => self.wrong(value.place, format!("wanted a JSON Schema, got {}", value.kind())),
+                },
                 "outcome" => {
-                    tool.outcomes = self.texts(value, "what the tool returns: a text, or one for each call")
+                    let each = match &value.is {
+                        Is::List(items) => items.as_slice(),
+                        _ => std::slice::from_ref(value),
+                    };
+                    tool.outcomes = each.iter().filter_map(|one| self.outcome(one)).collect();
                 }
-                _ => self.unknown(key, &["effect", "labels", "description", "outcome"]),
+                _ => self.unknown(key, &["effect", "labels", "description", "input", "outcome"]),
             }
         }
         if matches!(&node.is, Is::Map(pairs) if !pairs.iter().any(|(key, _)| key.text == "outcome")) {
             self.wrong(key.place, "`outcome` is missing: say what the tool returns");
         }
         tool
+    }
+
+    /// A text, or `{error: TEXT}` for a call that fails.
+    fn outcome(&mut self, node: &YamlNode) -> Option<SceneOutcome> {
+        let wanted = "what the tool returns: a text, `{error: TEXT}`, or a list with one for each call";
+        let (node, failed) = match &node.is {
+            Is::Map(pairs)
+                if let [(key, value)] = pairs.as_slice()
+                    && key.text == "error" =>
+            {
+                (value, true)
+            }
+            _ => (node, false),
+        };
+        Some(SceneOutcome { text: self.text(node, wanted)?, failed })
     }
 
     fn labels(&mut self, node: &YamlNode) -> ToolLabels {

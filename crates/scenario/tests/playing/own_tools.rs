@@ -63,9 +63,36 @@ async fn the_guard_asks_a_person_once_a_delivery_is_in_what_the_agent_reads() {
     passes(&hooks(free(with(TOOLS, story, "  - ada called pay: 1\n  - pay ran: 0\n")))).await;
 }
 
+#[tokio::test]
+async fn a_tool_can_fail_has_a_schema_and_answers_to_the_pattern_of_its_server() {
+    let tools = "  bank__pay: {effect: idempotent, labels: [], outcome: [{error: no money}, paid],\n    \
+                 input: {type: object, required: [sum], properties: {sum: {type: integer}}}}\n";
+    let script = "      - steps:\n          - call bank__pay: {}\n          - call bank__pay: {sum: 1}\n          \
+                  - call bank__pay: {sum: 1}\n          - say: done with it\n";
+    for named in ["bank__pay", "'bank:pay'", "'bank:*'", "'bank__*'"] {
+        let text = file(script, ASKED, "  - ada called bank__pay: 3\n  - bank__pay ran: 2\n");
+        let config = format!("    tools: [{named}, send_message, done]\n    fallback: [x/y]\n    script:\n");
+        let text =
+            text.replace("    script:\n", &config).replace("agents:\n", &format!("tools:\n{tools}agents:\n"));
+        let outcome = played(&text).await;
+        assert!(outcome.passed(), "{named}: {:?} {:?}", outcome.broken_off, outcome.unmet);
+        let lines = shown(&outcome.transcript);
+        assert!(lines.iter().any(|line| line.ends_with("bank__pay returns paid")), "{lines:#?}");
+        assert_eq!(lines.iter().filter(|line| line.ends_with("bank__pay failed")).count(), 2, "{lines:#?}");
+    }
+}
+
+#[tokio::test]
+async fn an_operator_answers_what_only_operators_may() {
+    let asked = "  - hook bills delivers: the bill is late\n";
+    let hooks = |text: String| text.replace("story:\n", "hooks:\n  bills: ada\nstory:\n");
+    let story = format!("{asked}  - operator approves pay of ada\n");
+    passes(&hooks(with(TOOLS, &story, "  - pay ran: 1\n"))).await;
+}
+
 #[test]
 fn tools_are_written_as_they_are_read() {
-    let tools = "  look: {effect: idempotent, labels: [private, outside], description: \"Looks: well\", outcome: [a, b]}\n  \
+    let tools = "  look: {effect: idempotent, labels: [private, outside], description: \"Looks: well\", input: {type: object}, outcome: [a, {error: b}]}\n  \
                  pay: {outcome: ok}\n";
     let first = read(&with(tools, ASKED, "  - look ran: at most 2\n")).unwrap();
     let second = read(&written(&first)).unwrap();

@@ -27,7 +27,7 @@ pub(crate) fn file(script: &str, story: &str, expect: &str) -> String {
 /// Reads a file, as `viv scenario` does.
 pub(crate) fn read(text: &str) -> Result<Scenario, Vec<FileFlaw>> {
     let tools = tools::prebuilt().names();
-    file::read_with(text.as_bytes(), &tools, &|_| Err(Vec::new()), &*hooks())
+    file::read_with(text.as_bytes(), &tools, &|_, _| Err(Vec::new()), &*hooks())
 }
 
 /// Runs a file.

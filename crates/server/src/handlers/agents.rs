@@ -1,6 +1,5 @@
 //! Agents: create, read, change, suspend, resume, retire, cancel.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use agent::approver::Approver;
@@ -10,7 +9,7 @@ use agent::event::Principal;
 use agent::id::{AgentId, CycleId, EntityId};
 use agent::life::{IdleReason, Standing};
 use agent::limits;
-use agent::port::{AgentCard, AgentTools, Denial, KnownRequest, RegistryError, StoreError};
+use agent::port::{AgentCard, AgentTools, Denial, RegistryError, StoreError};
 use agent::quote;
 use agent::update::AgentState;
 use axum::Json;
@@ -21,9 +20,9 @@ use serde_json::Value;
 use super::{denied, refused};
 use crate::app_state::{AppState, SharedState};
 use crate::auth::Caller;
-use crate::extract::{Body, Idempotency, MaybeBody, PathParam, Query, bounded_text, run_to_completion};
-use crate::listing::Listing;
-use crate::once;
+use crate::extract::{Named, Optional, PathParam, Sent, bounded_text, run_to_completion};
+use crate::listing::{List, Listed};
+use crate::once::{Change, Done, Once};
 use crate::problem::{Code, Problem, WriteResponse};
 use api::{Agent, AgentChange, AgentQuery, CancelRequest, Canceled, NewAgentJson, PageJson};
 
@@ -33,12 +32,9 @@ use api::{Agent, AgentChange, AgentQuery, CancelRequest, Canceled, NewAgentJson,
               (status = 200, description = "The agent was created before by this request.", body = Agent)))]
 pub(super) async fn create(
     State(app): SharedState,
-    caller: Caller,
-    idempotency: Idempotency,
-    body: Body<NewAgentJson>,
-) -> Result<WriteResponse<Agent>, Problem> {
-    let request = idempotency.request(caller.principal(), "agent", &body.raw);
-    let NewAgentJson { name, display_name, config } = body.value;
+    Change { body: Sent(new), once }: Change<Sent<NewAgentJson>>,
+) -> Result<Done<WriteResponse<Agent>>, Problem> {
+    let NewAgentJson { name, display_name, config } = new;
     let name = handle(&name)?;
     let display_name = bounded_text(
         "display_name",
@@ -52,17 +48,17 @@ pub(super) async fn create(
         agent::port::NewAgent { id: AgentId(fresh), name, display_name, config, at: app.ports.clock.now() };
     run_to_completion(async move {
         let app = &app;
-        let make = |id| async move {
+        let make = async move |id| {
             app.ports.registry.create_agent(agent::port::NewAgent { id: AgentId(id), ..new }).await?;
             let created = card(app, AgentId(id)).await?;
             let location = format!("/v1/agents/{}", created.id);
             Ok(WriteResponse::Created(location, created))
         };
-        let find = |id| async move {
+        let find = async |id| {
             let found = app.ports.reader.agent(AgentId(id)).await?;
             Ok(found.map(|card| agent_json(app, card, app.ports.clock.now())))
         };
-        once::create(app, request, fresh, make, find).await
+        once.create(fresh, make, find).await
     })
     .await
 }
@@ -70,14 +66,10 @@ pub(super) async fn create(
 /// Lists agents by name, each with its state, its usage and its last run.
 #[utoipa::path(get, path = "/v1/agents", tag = "agents", params(AgentQuery),
     responses((status = 200, description = "A page of agents.", body = PageJson<Agent>)))]
-pub(super) async fn list(
-    State(app): SharedState,
-    Query(query): Query<AgentQuery>,
-) -> Result<Json<PageJson<Agent>>, Problem> {
-    let list = Listing::new("agents", &query, query.cursor.as_deref(), query.limit)?;
-    let found = app.ports.reader.agents(query.standing, list.page.clone()).await?;
+pub(super) async fn list(State(app): SharedState, list: List<AgentQuery>) -> Result<Listed<Agent>, Problem> {
+    let found = app.ports.reader.agents(list.filters.standing, list.page.clone()).await?;
     let now = app.ports.clock.now();
-    let brief = query.brief.unwrap_or(false);
+    let brief = list.filters.brief.unwrap_or(false);
     Ok(list.answer(found, |card| {
         let agent = agent_json(&app, card, now);
         // Configs contain long instructions, which a client that polls does not need.
@@ -91,7 +83,7 @@ pub(super) async fn list(
     responses((status = 200, description = "The agent.", body = Agent)))]
 pub(super) async fn get(
     State(app): SharedState,
-    PathParam(name): PathParam<String>,
+    PathParam(name): PathParam<Named>,
 ) -> Result<Json<Agent>, Problem> {
     let card = find_agent(&app, &name).await?;
     Ok(Json(agent_json(&app, card, app.ports.clock.now())))
@@ -103,10 +95,10 @@ pub(super) async fn get(
     responses((status = 200, description = "The agent as it is now.", body = Agent)))]
 pub(super) async fn change_agent(
     State(app): SharedState,
-    PathParam(name): PathParam<String>,
-    body: Body<AgentChange>,
-) -> Result<Json<Agent>, Problem> {
-    let AgentChange { display_name, config } = body.value;
+    PathParam(name): PathParam<Named>,
+    Change { body: Sent(change), once }: Change<Sent<AgentChange>>,
+) -> Result<Done<Json<Agent>>, Problem> {
+    let AgentChange { display_name, config } = change;
     let found = find_agent(&app, &name).await?;
     let display_name = display_name
         .map(|value| bounded_text("display_name", value, limits::DISPLAY_NAME_MAX_BYTES))
@@ -118,14 +110,17 @@ pub(super) async fn change_agent(
     let now = app.ports.clock.now();
     run_to_completion(async move {
         let configured = config.is_some();
-        let amended = app.ports.registry.amend_agent(id, display_name, config, now).await;
-        if let Err(error) = amended {
-            return Err(change_error(&app, error, id, &found.entity.name).await);
-        }
-        if configured {
-            app.node.retry(id);
-        }
-        Ok(Json(card(&app, id).await?))
+        let run = async || {
+            let amended = app.ports.registry.amend_agent(id, display_name, config, now).await;
+            if let Err(error) = amended {
+                return Err(change_error(&app, error, id, &found.entity.name).await);
+            }
+            if configured {
+                app.node.retry(id);
+            }
+            Ok(Json(card(&app, id).await?))
+        };
+        once.change(run, async || Ok(Json(card(&app, id).await?))).await
     })
     .await
 }
@@ -138,11 +133,10 @@ pub(super) async fn change_agent(
     responses((status = 200, description = "The agent as it is now.", body = Agent)))]
 pub(super) async fn suspend(
     app: SharedState,
-    caller: Caller,
-    key: Idempotency,
-    name: PathParam<String>,
-) -> Result<Json<Agent>, Problem> {
-    change_standing(app, (caller, key), name, Standing::Suspended).await
+    name: PathParam<Named>,
+    change: Change<()>,
+) -> Result<Done<Json<Agent>>, Problem> {
+    change_standing(app, change.once, name, Standing::Suspended).await
 }
 
 /// Resumes a suspended agent. If the agent is backing off, suspended or not, it retries at once, even if the circuit
@@ -152,11 +146,10 @@ pub(super) async fn suspend(
     responses((status = 200, description = "The agent as it is now.", body = Agent)))]
 pub(super) async fn resume(
     app: SharedState,
-    caller: Caller,
-    key: Idempotency,
-    name: PathParam<String>,
-) -> Result<Json<Agent>, Problem> {
-    change_standing(app, (caller, key), name, Standing::Active).await
+    name: PathParam<Named>,
+    change: Change<()>,
+) -> Result<Done<Json<Agent>>, Problem> {
+    change_standing(app, change.once, name, Standing::Active).await
 }
 
 /// Retires an agent. This cannot be undone; the agent's history is kept.
@@ -165,29 +158,27 @@ pub(super) async fn resume(
     responses((status = 200, description = "The agent as it is now.", body = Agent)))]
 pub(super) async fn retire(
     app: SharedState,
-    caller: Caller,
-    key: Idempotency,
-    name: PathParam<String>,
-) -> Result<Json<Agent>, Problem> {
-    change_standing(app, (caller, key), name, Standing::Retired).await
+    name: PathParam<Named>,
+    change: Change<()>,
+) -> Result<Done<Json<Agent>>, Problem> {
+    change_standing(app, change.once, name, Standing::Retired).await
 }
 
 async fn change_standing(
     State(app): SharedState,
-    (caller, key): (Caller, Idempotency),
-    PathParam(name): PathParam<String>,
+    once: Once,
+    PathParam(name): PathParam<Named>,
     standing: Standing,
-) -> Result<Json<Agent>, Problem> {
+) -> Result<Done<Json<Agent>>, Problem> {
     let found = find_agent(&app, &name).await?;
     let id = found.id;
     let name = found.entity.name;
-    let request = key.request(caller.principal(), &format!("{} {id}", standing.as_str()), &[]);
     run_to_completion(async move {
         let run = async || {
             set_standing(&app, id, &name, standing).await?;
-            Ok((id.0, Json(card(&app, id).await?)))
+            Ok(Json(card(&app, id).await?))
         };
-        once::change(&app, request, run, async |_| Ok(Json(card(&app, id).await?))).await
+        once.change(run, async || Ok(Json(card(&app, id).await?))).await
     })
     .await
 }
@@ -236,68 +227,52 @@ async fn change_error(app: &AppState, error: RegistryError, id: AgentId, name: &
     responses((status = 200, description = "The cycle that is being canceled.", body = Canceled)))]
 pub(super) async fn cancel(
     State(app): SharedState,
-    PathParam(name): PathParam<String>,
+    PathParam(name): PathParam<Named>,
     caller: Caller,
-    key: Idempotency,
-    MaybeBody(mut body): MaybeBody<CancelRequest>,
-) -> Result<Json<Canceled>, Problem> {
-    let act = format!("cancel {name} {:?}", body.cycle);
-    let request = key.request(caller.principal(), &act, &[]);
-    if let Some(request) = &request {
+    Change { body: Optional(CancelRequest { cycle }), once }: Change<Optional<CancelRequest>>,
+) -> Result<Done<WriteResponse<Canceled>>, Problem> {
+    let found = find_agent(&app, &name).await;
+    let (card, wanted) = match (caller.entity(), once.noted()) {
+        (None, _) => (found?, cycle),
         // By now the cycle has probably ended: it would be refused as one that the caller may not cancel.
-        match app.ports.registry.known_request(request.clone()).await? {
-            KnownRequest::New => {}
-            KnownRequest::Repeated(cycle) => return cancel_again(app, &name, CycleId(cycle)).await,
-            KnownRequest::Conflict => return Err(once::key_reused()),
-        }
-    }
-    let card = match caller.entity() {
-        None => find_agent(&app, &name).await?,
-        Some(entity) => {
+        (Some(_), Some(cycle)) => (found?, Some(CycleId(cycle))),
+        (Some(entity), None) => {
             // A caller without access must not learn which agents exist, nor what they are doing.
-            let card = find_agent(&app, &name).await.map_err(|_| not_own_cycle())?;
-            body.cycle = Some(own_cycle(&app, &card, entity, body.cycle).await?);
-            card
+            let card = found.map_err(|_| not_own_cycle())?;
+            let own = own_cycle(&app, &card, entity, cycle).await?;
+            (card, Some(own))
         }
     };
     let id = card.id;
+    // The cycle is noted before it is canceled: a repeat must not cancel the next one.
+    let cycle = match once.noted() {
+        Some(cycle) => CycleId(cycle),
+        None => wanted_cycle(&app, &card, wanted).await?,
+    };
     run_to_completion(async move {
-        if let Some(request) = request {
-            // The cycle is noted before it is canceled: a repeat must not cancel the next one.
-            let cycle = wanted_cycle(&app, &card, body.cycle).await?;
-            body.cycle = match app.ports.registry.note_request(request, cycle.0).await? {
-                KnownRequest::New => Some(cycle),
-                KnownRequest::Repeated(noted) => Some(CycleId(noted)),
-                KnownRequest::Conflict => return Err(once::key_reused()),
-            };
-        }
-        let cycle = cancel_cycle(&app, id, body.cycle).await;
-        match cycle {
-            Ok(cycle) => Ok(Json(Canceled { cycle })),
+        let make = async |cycle| match cancel_cycle(&app, id, CycleId(cycle)).await {
+            Ok(cycle) => Ok(WriteResponse::Existing(Canceled { cycle })),
             Err(error) => Err(refused(&app, error).await),
-        }
+        };
+        // Cancels the cycle that the same request named or found before, if that is still open.
+        let find = async |cycle| {
+            let cycle = CycleId(cycle);
+            match cancel_cycle(&app, id, cycle).await {
+                Ok(_) | Err(RegistryError::Denied(Denial::OtherCycle(_) | Denial::NoOpenCycle(_))) => {
+                    Ok(Some(Canceled { cycle }))
+                }
+                Err(error) => Err(refused(&app, error).await),
+            }
+        };
+        once.create(cycle.0, make, find).await
     })
     .await
 }
 
-async fn cancel_cycle(app: &AppState, id: AgentId, cycle: Option<CycleId>) -> Result<CycleId, RegistryError> {
-    let cycle = app.ports.registry.cancel(id, cycle).await?;
+async fn cancel_cycle(app: &AppState, id: AgentId, cycle: CycleId) -> Result<CycleId, RegistryError> {
+    let cycle = app.ports.registry.cancel(id, Some(cycle)).await?;
     app.node.recheck(id);
     Ok(cycle)
-}
-
-/// Answers a repeat: cancels the cycle that the request named or found, if that is still open.
-async fn cancel_again(app: Arc<AppState>, name: &str, cycle: CycleId) -> Result<Json<Canceled>, Problem> {
-    let id = find_agent(&app, name).await?.id;
-    run_to_completion(async move {
-        match cancel_cycle(&app, id, Some(cycle)).await {
-            Ok(_) | Err(RegistryError::Denied(Denial::OtherCycle(_) | Denial::NoOpenCycle(_))) => {
-                Ok(Json(Canceled { cycle }))
-            }
-            Err(error) => Err(refused(&app, error).await),
-        }
-    })
-    .await
 }
 
 /// The agent's open cycle, if it is the wanted one.

@@ -1,25 +1,28 @@
 //! Calls that wait for people: list them, answer one, and the rules that spare further questions.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use agent::approval::{AnswerRefused, Answerer, PersonVerdict, Remember};
 use agent::approver::has_approver;
 use agent::entity::EntityKind;
+use agent::guard;
 use agent::id::{AgentId, CallId, EntityId};
-use agent::port::{ApprovalFilter, AskedCall, PersonAnswer, RuleFilter, Scope};
+use agent::port::{AgentTools, ApprovalFilter, AskedCall, Page, PersonAnswer, RuleFilter, Scope, Toolset};
 use axum::Json;
 use axum::extract::State;
 use runtime::approvals::AnswerError;
 
 use super::agents::find_agent;
 use super::entities::find_entity;
+use super::spaces::find_space;
+use super::wanted;
 use crate::app_state::{AppState, SharedState};
 use crate::auth::{Caller, membership};
-use crate::extract::{Body, Idempotency, PathParam, Query, run_to_completion};
-use crate::listing::Listing;
-use crate::once;
+use crate::extract::{Exact, Named, PathParam, Query, Sent, run_to_completion};
+use crate::listing::{List, Listed};
+use crate::once::{Change, Done};
 use crate::problem::{Code, Problem, WriteResponse};
 use api::{
     ApprovalJson, ApprovalLinkQuery, ApprovalQuery, ApprovalRuleJson, CallAnswerJson, PageJson, RuleQuery,
@@ -36,30 +39,37 @@ const UNFIT: &str = "`viv approvals show CALL` shows what is asked and how to an
 pub(super) async fn list_approvals(
     State(app): SharedState,
     caller: Caller,
-    Query(query): Query<ApprovalQuery>,
-) -> Result<Json<PageJson<ApprovalJson>>, Problem> {
-    let list = Listing::new(
-        format!("approvals {}", caller.principal()),
-        &query,
-        query.cursor.as_deref(),
-        query.limit,
-    )?;
-    let agent = match &query.agent {
-        Some(name) => Some(find_agent(&app, name).await?.id),
-        None => None,
+    list: List<ApprovalQuery>,
+) -> Result<Listed<ApprovalJson>, Problem> {
+    let query = &list.filters;
+    let Some(agent) = wanted_agent(&app, &caller, query.agent.as_deref()).await? else {
+        return Ok(list.empty());
     };
     let space = match &query.space {
-        Some(name) => {
-            let found = app.ports.reader.space(name.clone()).await?;
-            Some(found.ok_or_else(|| Problem::not_found("space", name))?.id)
-        }
+        Some(name) => match wanted(&caller, find_space(&app, name).await)? {
+            Some(space) => Some(space.id),
+            None => return Ok(list.empty()),
+        },
         None => None,
     };
     let filter = ApprovalFilter { agent, space, member: caller.entity(), all: query.all.unwrap_or(false) };
     let found = app.ports.approvals.approvals(filter, list.page.clone()).await?;
     let names = names_of(&app, found.items.iter().map(|asked| asked.agent)).await?;
-    let Json(page) = list.answer(found, |asked| json(&names, asked));
-    Ok(Json(PageJson { items: page.items.into_iter().flatten().collect(), next: page.next }))
+    let Page { items, next } = found;
+    let items = items.into_iter().filter_map(|asked| json(&names, asked)).collect();
+    Ok(list.answer(Page { items, next }, |asked| asked))
+}
+
+/// The agent that a filter names, if it names one; `None` if there is nothing to see of what it names.
+async fn wanted_agent(
+    app: &AppState,
+    caller: &Caller,
+    name: Option<&str>,
+) -> Result<Option<Option<AgentId>>, Problem> {
+    match name {
+        Some(name) => Ok(wanted(caller, find_agent(app, name).await)?.map(|card| Some(card.id))),
+        None => Ok(Some(None)),
+    }
 }
 
 /// Returns a call that waits, or has waited, for a person.
@@ -69,7 +79,7 @@ pub(super) async fn list_approvals(
 pub(super) async fn get_approval(
     State(app): SharedState,
     caller: Caller,
-    PathParam(call): PathParam<String>,
+    PathParam(call): PathParam<Exact>,
     Query(query): Query<ApprovalLinkQuery>,
 ) -> Result<Json<ApprovalJson>, Problem> {
     let asked = visible(&app, &caller, &call).await?;
@@ -77,7 +87,7 @@ pub(super) async fn get_approval(
         Some(true) => Some(link(&app, &caller, &asked)?),
         Some(false) | None => None,
     };
-    let Json(shown) = shown(&app, asked).await?;
+    let Json(shown) = shown(&app, asked, None).await?;
     Ok(Json(ApprovalJson { link, ..shown }))
 }
 
@@ -104,22 +114,24 @@ fn link(app: &AppState, caller: &Caller, asked: &AskedCall) -> Result<String, Pr
 pub(super) async fn answer(
     State(app): SharedState,
     caller: Caller,
-    PathParam(call): PathParam<String>,
-    key: Idempotency,
-    body: Body<CallAnswerJson>,
-) -> Result<Json<ApprovalJson>, Problem> {
+    PathParam(Exact(call)): PathParam<Exact>,
+    Change { body: Sent(given), once }: Change<Sent<CallAnswerJson>>,
+) -> Result<Done<Json<ApprovalJson>>, Problem> {
     let missing = || Problem::not_found("call that waits for a person", &call);
     let asked = app.ports.approvals.asked(CallId(call.clone())).await?.ok_or_else(missing)?;
-    let request = key.request(caller.principal(), &format!("answer {call}"), &body.raw);
-    let read = match answerer(&app, &caller, &body.value).await {
-        Ok(by) => verdict(&body.value, by).map(|verdict| (by, verdict)),
+    let read = match answerer(&app, &caller, &given).await {
+        Ok(by) => verdict(&given, by).map(|verdict| (by, verdict)),
         Err(problem) => Err(problem),
     };
     let (by, verdict) = match (read, caller.entity()) {
         (Err(_), Some(person)) if !sees(&app, &asked, person).await? => return Err(missing()),
         (read, _) => read?,
     };
-    let CallAnswerJson { reason, hash, .. } = body.value;
+    let CallAnswerJson { reason, hash, .. } = given;
+    let remembered = match &verdict {
+        PersonVerdict::Approve { remember, .. } => *remember,
+        PersonVerdict::Refuse | PersonVerdict::Answer(_) => None,
+    };
     let (serving, read, id) = (Arc::clone(&app), asked.clone(), asked.row.id.clone());
     let answered = run_to_completion(async move {
         let app = serving;
@@ -127,13 +139,13 @@ pub(super) async fn answer(
             let at = app.ports.clock.now();
             let answer = PersonAnswer { id: id.clone(), verdict, reason, by, at, seen: hash };
             let asked = runtime::approvals::answer(&app.ports, &app.node, &read, answer).await?;
-            Ok((asked.agent.0, shown(&app, asked).await?))
+            shown(&app, asked, remembered).await
         };
-        let again = async |_| match app.ports.approvals.asked(id.clone()).await? {
-            Some(asked) => shown(&app, asked).await,
+        let again = async || match app.ports.approvals.asked(id.clone()).await? {
+            Some(asked) => shown(&app, asked, remembered).await,
             None => Err(Problem::not_found("call", &id.0)),
         };
-        once::change(&app, request, run, again).await
+        once.change(run, again).await
     })
     .await;
     match (answered, caller.entity()) {
@@ -149,13 +161,10 @@ pub(super) async fn answer(
 pub(super) async fn list_rules(
     State(app): SharedState,
     caller: Caller,
-    Query(query): Query<RuleQuery>,
-) -> Result<Json<PageJson<ApprovalRuleJson>>, Problem> {
-    let name = format!("rules {}", caller.principal());
-    let list = Listing::new(name, &query, query.cursor.as_deref(), query.limit)?;
-    let agent = match &query.agent {
-        Some(name) => Some(find_agent(&app, name).await?.id),
-        None => None,
+    list: List<RuleQuery>,
+) -> Result<Listed<ApprovalRuleJson>, Problem> {
+    let Some(agent) = wanted_agent(&app, &caller, list.filters.agent.as_deref()).await? else {
+        return Ok(list.empty());
     };
     let filter = RuleFilter { agent, person: caller.entity() };
     let found = app.ports.approvals.rules(filter, app.ports.clock.now(), list.page.clone()).await?;
@@ -166,10 +175,12 @@ pub(super) async fn list_rules(
             unknown.insert(app.ports.reader.space(space.to_string()).await?.map(|space| space.name));
         }
     }
+    let tainted = tainted_of(&app, found.items.iter().map(|rule| rule.agent)).await?;
     Ok(list.answer(found, |rule| {
+        let tainted = tainted.contains(&rule.agent);
         let agent = names.get(&rule.agent).cloned().unwrap_or_default();
         let space = rule.space.and_then(|space| spaces.get(&space).cloned().flatten());
-        ApprovalRuleJson::of(rule, agent, space)
+        ApprovalRuleJson::of(rule, agent, space, tainted)
     }))
 }
 
@@ -181,15 +192,21 @@ pub(super) async fn list_rules(
 pub(super) async fn delete_rule(
     State(app): SharedState,
     caller: Caller,
-    PathParam((name, tool)): PathParam<(String, String)>,
-) -> Result<WriteResponse<ApprovalRuleJson>, Problem> {
-    let agent = find_agent(&app, &name).await?.id;
+    PathParam((name, tool)): PathParam<(Named, Exact)>,
+    Change { once, .. }: Change<()>,
+) -> Result<Done<WriteResponse<ApprovalRuleJson>>, Problem> {
+    let Exact(tool) = tool;
+    let missing = || Problem::not_found("approval rule", &tool);
+    let agent = wanted(&caller, find_agent(&app, &name).await)?.ok_or_else(missing)?.id;
     run_to_completion(async move {
-        let gone = app.ports.approvals.forget_rules(agent, tool.clone(), caller.entity()).await?;
-        match gone.is_empty() {
-            false => Ok(WriteResponse::Removed),
-            true => Err(Problem::not_found("approval rule", &tool)),
-        }
+        let run = async || {
+            let gone = app.ports.approvals.forget_rules(agent, tool.clone(), caller.entity()).await?;
+            match gone.is_empty() {
+                false => Ok(WriteResponse::Removed),
+                true => Err(Problem::not_found("approval rule", &tool)),
+            }
+        };
+        once.change(run, async || Ok(WriteResponse::Removed)).await
     })
     .await
 }
@@ -223,6 +240,22 @@ async fn sees(app: &AppState, asked: &AskedCall, person: EntityId) -> Result<boo
     }
 }
 
+/// Those of the agents whose model reads strangers' text with its next request.
+async fn tainted_of(
+    app: &AppState,
+    agents: impl Iterator<Item = AgentId>,
+) -> Result<HashSet<AgentId>, Problem> {
+    let (mut tainted, now) = (HashSet::new(), app.ports.clock.now());
+    for agent in agents.collect::<HashSet<_>>() {
+        let Some(activation) = app.ports.store.wake(agent, now, None).await? else { continue };
+        let tools = AgentTools::of(&*app.ports.toolbox, &*app.ports.models, &activation.config);
+        if guard::exposure(&activation, Toolset::from(tools).specs()).is_tainted() {
+            tainted.insert(agent);
+        }
+    }
+    Ok(tainted)
+}
+
 async fn names_of(
     app: &AppState,
     agents: impl Iterator<Item = AgentId>,
@@ -241,10 +274,17 @@ fn json(names: &HashMap<AgentId, String>, asked: AskedCall) -> Option<ApprovalJs
     ApprovalJson::of(asked.agent, names.get(&asked.agent).cloned().unwrap_or_default(), asked.row)
 }
 
-async fn shown(app: &AppState, asked: AskedCall) -> Result<Json<ApprovalJson>, Problem> {
+async fn shown(
+    app: &AppState,
+    asked: AskedCall,
+    remembered: Option<Remember>,
+) -> Result<Json<ApprovalJson>, Problem> {
     let names = names_of(app, std::iter::once(asked.agent)).await?;
     let call = asked.row.id.clone();
-    json(&names, asked).map(Json).ok_or_else(|| Problem::not_found("call that waits for a person", &call.0))
+    let shown =
+        json(&names, asked).ok_or_else(|| Problem::not_found("call that waits for a person", &call.0))?;
+    let guard_asks = remembered.map(|remember| shown.tainted && !remember.tainted);
+    Ok(Json(ApprovalJson { guard_asks, ..shown }))
 }
 
 /// Who answers: the person of the key, or whom an operator names.

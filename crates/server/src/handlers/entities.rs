@@ -9,10 +9,9 @@ use axum::extract::State;
 use uuid::Uuid;
 
 use crate::app_state::{AppState, SharedState};
-use crate::auth::Caller;
-use crate::extract::{Body, Idempotency, PathParam, Query, bounded_text, run_to_completion};
-use crate::listing::Listing;
-use crate::once;
+use crate::extract::{Named, PathParam, Sent, bounded_text, run_to_completion};
+use crate::listing::{List, Listed};
+use crate::once::{Change, Done};
 use crate::problem::{Problem, WriteResponse};
 use api::{EntityJson, EntityQuery, NewEntity, PageJson};
 
@@ -22,12 +21,9 @@ use api::{EntityJson, EntityQuery, NewEntity, PageJson};
               (status = 200, description = "The person was created before by this request.", body = EntityJson)))]
 pub(super) async fn create(
     State(app): SharedState,
-    caller: Caller,
-    idempotency: Idempotency,
-    body: Body<NewEntity>,
-) -> Result<WriteResponse<EntityJson>, Problem> {
-    let request = idempotency.request(caller.principal(), "entity", &body.raw);
-    let NewEntity { name, display_name, external_id } = body.value;
+    Change { body: Sent(new), once }: Change<Sent<NewEntity>>,
+) -> Result<Done<WriteResponse<EntityJson>>, Problem> {
+    let NewEntity { name, display_name, external_id } = new;
     let name = handle(&name)?;
     let max = limits::DISPLAY_NAME_MAX_BYTES;
     let fresh = app.ports.ids.uuid();
@@ -40,15 +36,13 @@ pub(super) async fn create(
     };
     run_to_completion(async move {
         let app = &app;
-        let make = |id| async move {
+        let make = async move |id| {
             let created = app.ports.registry.create_human(NewHuman { id: EntityId(id), ..new }).await?;
             let location = format!("/v1/entities/{}", created.id);
             Ok(WriteResponse::Created(location, created.into()))
         };
-        let find = |id: Uuid| async move {
-            Ok(app.ports.reader.entity(id.to_string()).await?.map(EntityJson::from))
-        };
-        once::create(app, request, fresh, make, find).await
+        let find = async |id: Uuid| Ok(app.ports.reader.entity(id.to_string()).await?.map(EntityJson::from));
+        once.create(fresh, make, find).await
     })
     .await
 }
@@ -58,10 +52,9 @@ pub(super) async fn create(
     responses((status = 200, description = "A page of entities.", body = PageJson<EntityJson>)))]
 pub(super) async fn list(
     State(app): SharedState,
-    Query(query): Query<EntityQuery>,
-) -> Result<Json<PageJson<EntityJson>>, Problem> {
-    let list = Listing::new("entities", &query, query.cursor.as_deref(), query.limit)?;
-    let found = app.ports.reader.entities(query.kind, list.page.clone()).await?;
+    list: List<EntityQuery>,
+) -> Result<Listed<EntityJson>, Problem> {
+    let found = app.ports.reader.entities(list.filters.kind, list.page.clone()).await?;
     Ok(list.answer(found, EntityJson::from))
 }
 
@@ -71,7 +64,7 @@ pub(super) async fn list(
     responses((status = 200, description = "The entity.", body = EntityJson)))]
 pub(super) async fn get(
     State(app): SharedState,
-    PathParam(name): PathParam<String>,
+    PathParam(name): PathParam<Named>,
 ) -> Result<Json<EntityJson>, Problem> {
     Ok(Json(find_entity(&app, &name).await?.into()))
 }

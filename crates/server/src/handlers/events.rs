@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use agent::event::{Event, EventProgress, Trust};
-use agent::id::{AgentId, EventId, hashed_uuid};
+use agent::id::{AgentId, EventId};
 use agent::limits;
-use agent::port::{Accept, Accepted, InboxFilter, Scope, SentAgain};
+use agent::port::{Accept, Accepted, InboxFilter, RequestKey, Scope, SentAgain};
 use agent::quote::is_hidden;
 use agent::update::{Topic, Update};
 use axum::Json;
@@ -16,9 +16,9 @@ use super::agents::find_agent;
 use super::{denied, refused};
 use crate::app_state::{AppState, SharedState};
 use crate::auth::Caller;
-use crate::extract::{Body, Idempotency, PathParam, Query, run_to_completion};
-use crate::listing::Listing;
-use crate::once::{self, key_reused};
+use crate::extract::{Exact, Named, PathParam, Sent, run_to_completion};
+use crate::listing::{List, Listed};
+use crate::once::{Change, Done, Once, key_reused};
 use crate::problem::{Code, Problem, WriteResponse};
 use api::{EVENT_STATES, EventAccepted, InboxQuery, LoggedEvent, NewEvent, PageJson};
 
@@ -30,19 +30,17 @@ use api::{EVENT_STATES, EventAccepted, InboxQuery, LoggedEvent, NewEvent, PageJs
               (status = 200, description = "The event was accepted before.", body = EventAccepted)))]
 pub(super) async fn send(
     State(app): SharedState,
-    PathParam(name): PathParam<String>,
+    PathParam(name): PathParam<Named>,
     caller: Caller,
-    idempotency: Idempotency,
-    body: Body<NewEvent>,
-) -> Result<WriteResponse<EventAccepted>, Problem> {
+    Change { body: Sent(new), once }: Change<Sent<NewEvent>>,
+) -> Result<Done<WriteResponse<EventAccepted>>, Problem> {
     let to = find_agent(&app, &name).await?.id;
-    let request = idempotency.request(caller.principal(), &format!("event {to}"), &body.raw);
-    let NewEvent { service, payload, urgent } = body.value;
+    let NewEvent { service, payload, urgent } = new;
     let payload = payload.unwrap_or(Value::Null);
     check_service_name("service", &service)?;
     check_sender(&caller, &service)?;
     check_payload(&payload)?;
-    let id = new_event_id(&app, &caller, &idempotency);
+    let id = new_event_id(&app, &once);
     let credential = caller.credential.id.to_string();
     let event = Event::of_service(id.clone(), credential, service, payload, app.ports.clock.now());
     let mut event = Event { urgent, ..event };
@@ -51,12 +49,12 @@ pub(super) async fn send(
         event.envelope.trust = Trust::Outside;
     }
     run_to_completion(async move {
-        let location = event_location(to, &id);
-        match app.ports.store.accept(Accept::Event(to, event), request).await? {
+        let accept = async |request| match app.ports.store.accept(Accept::Event(to, event), request).await? {
             Accepted::Fresh { wake, .. } => {
                 failpoint::hit!("accept.committed");
                 app.node.signal(&wake);
                 publish_progress(&app, to, id.clone(), EventProgress::Waiting);
+                let location = event_location(to, &id);
                 Ok(WriteResponse::Created(location, EventAccepted { event_id: id, duplicate: false }))
             }
             Accepted::Duplicate { .. } => {
@@ -64,19 +62,17 @@ pub(super) async fn send(
             }
             Accepted::Conflict => Err(key_reused()),
             Accepted::Denied(denial) => Err(denied(&app, denial).await),
-        }
+        };
+        once.in_store(accept).await
     })
     .await
 }
 
-/// The id of a new event. The same idempotency key of the same principal yields the same id.
-fn new_event_id(app: &AppState, caller: &Caller, idempotency: &Idempotency) -> EventId {
-    // The principal is part of it, so that no client can produce an id of another one. Both are hashed: the id is in
-    // paths, and it is the `root` of messages that others read.
-    EventId(match &idempotency.0 {
-        Some(key) => format!("api:{}", hashed_uuid(&["event", &caller.principal(), key])),
-        None => app.ports.ids.uuid().to_string(),
-    })
+/// The id of a new event. The same request with the same idempotency key yields the same id. It is hashed: the id is in paths,
+/// and it is the `root` of messages that others read.
+fn new_event_id(app: &AppState, once: &Once) -> EventId {
+    let fixed = once.fixed_id("event").map(|id| format!("api:{id}"));
+    EventId(fixed.unwrap_or_else(|| app.ports.ids.uuid().to_string()))
 }
 
 fn event_location(agent: AgentId, event: &EventId) -> String {
@@ -142,7 +138,7 @@ fn percent_encode(text: &str) -> String {
     responses((status = 200, description = "The event.", body = LoggedEvent)))]
 pub(super) async fn get(
     State(app): SharedState,
-    PathParam((name, event)): PathParam<(String, String)>,
+    PathParam((name, event)): PathParam<(Named, Exact)>,
 ) -> Result<Json<LoggedEvent>, Problem> {
     let agent = find_agent(&app, &name).await?.id;
     read_event(&app, agent, &event).await
@@ -161,21 +157,20 @@ async fn read_event(app: &AppState, agent: AgentId, event: &str) -> Result<Json<
     responses((status = 200, description = "The event as it is now.", body = LoggedEvent)))]
 pub(super) async fn cancel(
     State(app): SharedState,
-    PathParam((name, event)): PathParam<(String, String)>,
-    caller: Caller,
-    key: Idempotency,
-) -> Result<Json<LoggedEvent>, Problem> {
+    PathParam((name, event)): PathParam<(Named, Exact)>,
+    Change { once, .. }: Change<()>,
+) -> Result<Done<Json<LoggedEvent>>, Problem> {
+    let Exact(event) = event;
     let agent = find_agent(&app, &name).await?.id;
-    let request = key.request(caller.principal(), &format!("cancel {agent} {event}"), &[]);
     run_to_completion(async move {
         let run = async || {
             app.ports.registry.cancel_event(agent, EventId(event.clone())).await?;
             // An activation that starts right now may have taken the event: it must check again.
             app.node.recheck(agent);
             publish_progress(&app, agent, EventId(event.clone()), EventProgress::Canceled);
-            Ok((agent.0, read_event(&app, agent, &event).await?))
+            read_event(&app, agent, &event).await
         };
-        once::change(&app, request, run, async |_| read_event(&app, agent, &event).await).await
+        once.change(run, async || read_event(&app, agent, &event).await).await
     })
     .await
 }
@@ -187,19 +182,18 @@ pub(super) async fn cancel(
     responses((status = 200, description = "The event as it is now.", body = LoggedEvent)))]
 pub(super) async fn drop_event(
     State(app): SharedState,
-    PathParam((name, event)): PathParam<(String, String)>,
-    caller: Caller,
-    key: Idempotency,
-) -> Result<Json<LoggedEvent>, Problem> {
+    PathParam((name, event)): PathParam<(Named, Exact)>,
+    Change { once, .. }: Change<()>,
+) -> Result<Done<Json<LoggedEvent>>, Problem> {
+    let Exact(event) = event;
     let agent = find_agent(&app, &name).await?.id;
-    let request = key.request(caller.principal(), &format!("drop {agent} {event}"), &[]);
     run_to_completion(async move {
         let run = async || {
             app.ports.registry.drop_event(agent, EventId(event.clone())).await?;
             publish_progress(&app, agent, EventId(event.clone()), EventProgress::Dropped);
-            Ok((agent.0, read_event(&app, agent, &event).await?))
+            read_event(&app, agent, &event).await
         };
-        once::change(&app, request, run, async |_| read_event(&app, agent, &event).await).await
+        once.change(run, async || read_event(&app, agent, &event).await).await
     })
     .await
 }
@@ -213,39 +207,48 @@ pub(super) async fn drop_event(
               (status = 200, description = "The event waits again, or was retried before.", body = EventAccepted)))]
 pub(super) async fn retry(
     State(app): SharedState,
-    PathParam((name, event)): PathParam<(String, String)>,
-    caller: Caller,
-    idempotency: Idempotency,
-) -> Result<WriteResponse<EventAccepted>, Problem> {
+    PathParam((name, event)): PathParam<(Named, Exact)>,
+    Change { once, .. }: Change<()>,
+) -> Result<Done<WriteResponse<EventAccepted>>, Problem> {
+    let Exact(event) = event;
     let agent = find_agent(&app, &name).await?.id;
-    let request = idempotency.request(caller.principal(), &format!("retry {agent} {event}"), &[]);
-    let fresh = new_event_id(&app, &caller, &idempotency);
-    let at = app.ports.clock.now();
+    let fresh = new_event_id(&app, &once);
     run_to_completion(async move {
-        let old = EventId(event);
-        let sent = match app.ports.registry.send_again(agent, old.clone(), fresh, request, at).await {
-            Ok(sent) => sent,
-            Err(error) => return Err(refused(&app, error).await),
-        };
-        match sent {
-            SentAgain::Waits(wake) => {
-                app.node.signal(wake.as_slice());
-                publish_progress(&app, agent, old.clone(), EventProgress::Waiting);
-                Ok(WriteResponse::Existing(EventAccepted { event_id: old, duplicate: false }))
-            }
-            SentAgain::AsNew(event_id, wake) => {
-                app.node.signal(wake.as_slice());
-                publish_progress(&app, agent, event_id.clone(), EventProgress::Waiting);
-                let location = event_location(agent, &event_id);
-                Ok(WriteResponse::Created(location, EventAccepted { event_id, duplicate: false }))
-            }
-            SentAgain::Repeated(event_id) => {
-                Ok(WriteResponse::Existing(EventAccepted { event_id, duplicate: true }))
-            }
-            SentAgain::Conflict => Err(key_reused()),
-        }
+        let retry = async |request| send_again(&app, agent, EventId(event), fresh, request).await;
+        once.in_store(retry).await
     })
     .await
+}
+
+async fn send_again(
+    app: &AppState,
+    agent: AgentId,
+    old: EventId,
+    fresh: EventId,
+    request: Option<RequestKey>,
+) -> Result<WriteResponse<EventAccepted>, Problem> {
+    let at = app.ports.clock.now();
+    let sent = match app.ports.registry.send_again(agent, old.clone(), fresh, request, at).await {
+        Ok(sent) => sent,
+        Err(error) => return Err(refused(app, error).await),
+    };
+    match sent {
+        SentAgain::Waits(wake) => {
+            app.node.signal(wake.as_slice());
+            publish_progress(app, agent, old.clone(), EventProgress::Waiting);
+            Ok(WriteResponse::Existing(EventAccepted { event_id: old, duplicate: false }))
+        }
+        SentAgain::AsNew(event_id, wake) => {
+            app.node.signal(wake.as_slice());
+            publish_progress(app, agent, event_id.clone(), EventProgress::Waiting);
+            let location = event_location(agent, &event_id);
+            Ok(WriteResponse::Created(location, EventAccepted { event_id, duplicate: false }))
+        }
+        SentAgain::Repeated(event_id) => {
+            Ok(WriteResponse::Existing(EventAccepted { event_id, duplicate: true }))
+        }
+        SentAgain::Conflict => Err(key_reused()),
+    }
 }
 
 /// Lists the events of an agent, newest first.
@@ -254,17 +257,17 @@ pub(super) async fn retry(
     responses((status = 200, description = "A page of events.", body = PageJson<LoggedEvent>)))]
 pub(super) async fn inbox(
     State(app): SharedState,
-    PathParam(name): PathParam<String>,
-    Query(query): Query<InboxQuery>,
-) -> Result<Json<PageJson<LoggedEvent>>, Problem> {
+    PathParam(name): PathParam<Named>,
+    list: List<InboxQuery>,
+) -> Result<Listed<LoggedEvent>, Problem> {
+    let query = &list.filters;
     if let Some(state) = query.state.as_deref().filter(|state| !EVENT_STATES.contains(state)) {
         let shown: String = state.chars().take(80).collect();
         return Err(Problem::new(Code::BadQuery, format!("`state`: there is no event state `{shown}`"))
             .hint(format!("known are `{}`", EVENT_STATES.join("`, `"))));
     }
     let agent = find_agent(&app, &name).await?.id;
-    let list = Listing::new(format!("inbox {agent}"), &query, query.cursor.as_deref(), query.limit)?;
-    let filter = InboxFilter { state: query.state, kind: query.kind, since: query.since };
+    let filter = InboxFilter { state: query.state.clone(), kind: query.kind, since: query.since };
     let found = app.ports.reader.inbox(agent, filter, list.page.clone()).await?;
     Ok(list.answer(found, LoggedEvent::from))
 }

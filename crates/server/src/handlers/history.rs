@@ -16,8 +16,8 @@ use runtime::Ports;
 use super::agents::{find_agent, handle_of};
 use super::messages::messages_json;
 use crate::app_state::SharedState;
-use crate::extract::{PathParam, Query, bounded_text, limit_of};
-use crate::listing::Listing;
+use crate::extract::{Exact, Named, PathParam, Query, bounded_text, limit_of};
+use crate::listing::{List, Listed};
 use crate::problem::{Code, Problem};
 use api::{
     ContextJson, ExcerptJson, FactsJson, LogEntry, LogQuery, PageJson, RecallParams, RecalledJson, RunDetail,
@@ -30,13 +30,12 @@ use api::{
     responses((status = 200, description = "A page of runs.", body = PageJson<RunJson>)))]
 pub(super) async fn runs(
     State(app): SharedState,
-    PathParam(name): PathParam<String>,
-    Query(query): Query<RunQuery>,
-) -> Result<Json<PageJson<RunJson>>, Problem> {
+    PathParam(name): PathParam<Named>,
+    list: List<RunQuery>,
+) -> Result<Listed<RunJson>, Problem> {
     let found = find_agent(&app, &name).await?;
     let (agent, handle) = (found.id, found.entity.name);
-    let list = Listing::new(format!("runs {agent}"), &query, query.cursor.as_deref(), query.limit)?;
-    let filter = RunFilter { ending: query.ending, since: query.since };
+    let filter = RunFilter { ending: list.filters.ending, since: list.filters.since };
     let found = app.ports.reader.runs(agent, filter, list.page.clone()).await?;
     Ok(list.answer(found, |run| RunJson::of(run, handle.clone())))
 }
@@ -47,7 +46,7 @@ pub(super) async fn runs(
     responses((status = 200, description = "The run.", body = RunDetail)))]
 pub(super) async fn run(
     State(app): SharedState,
-    PathParam(id): PathParam<String>,
+    PathParam(id): PathParam<Exact>,
 ) -> Result<Json<RunDetail>, Problem> {
     let missing = || Problem::not_found("run", &id);
     let cycle: CycleId = id.parse().map_err(|_| missing())?;
@@ -63,7 +62,7 @@ pub(super) async fn run(
     responses((status = 200, description = "What was sent, without system text and tools.", body = SentContextJson)))]
 pub(super) async fn sent_context(
     State(app): SharedState,
-    PathParam(id): PathParam<String>,
+    PathParam(id): PathParam<Exact>,
 ) -> Result<Json<SentContextJson>, Problem> {
     let missing = || Problem::not_found("run", &id);
     let cycle: CycleId = id.parse().map_err(|_| missing())?;
@@ -87,12 +86,11 @@ pub(super) async fn sent_context(
     responses((status = 200, description = "A page of entries.", body = PageJson<LogEntry>)))]
 pub(super) async fn consciousness(
     State(app): SharedState,
-    PathParam(name): PathParam<String>,
-    Query(query): Query<LogQuery>,
-) -> Result<Json<PageJson<LogEntry>>, Problem> {
+    PathParam(name): PathParam<Named>,
+    list: List<LogQuery>,
+) -> Result<Listed<LogEntry>, Problem> {
     let agent = find_agent(&app, &name).await?.id;
-    let list = Listing::new(format!("entries {agent}"), &query, query.cursor.as_deref(), query.limit)?;
-    let after = list.number().or(query.after).unwrap_or(0);
+    let after = list.number().or(list.filters.after).unwrap_or(0);
     let found = app.ports.reader.entries(agent, after, list.page.limit).await?;
     let view = app.ports.reader.view(agent).await?.unwrap_or_else(View::whole);
     Ok(list.answer(found, |entry| {
@@ -108,7 +106,7 @@ pub(super) async fn consciousness(
     responses((status = 200, description = "At most `limit` excerpts.", body = RecalledJson)))]
 pub(super) async fn recall(
     State(app): SharedState,
-    PathParam(name): PathParam<String>,
+    PathParam(name): PathParam<Named>,
     Query(params): Query<RecallParams>,
 ) -> Result<Json<RecalledJson>, Problem> {
     let RecallParams { query, from, to, space, kind, limit } = params;
@@ -139,7 +137,7 @@ pub(super) async fn recall(
     responses((status = 200, description = "The facts.", body = FactsJson)))]
 pub(super) async fn facts(
     State(app): SharedState,
-    PathParam(name): PathParam<String>,
+    PathParam(name): PathParam<Named>,
 ) -> Result<Json<FactsJson>, Problem> {
     let agent = find_agent(&app, &name).await?.id;
     let facts = app.ports.reader.facts(agent).await?;
@@ -154,7 +152,7 @@ pub(super) async fn facts(
                body = ContextJson)))]
 pub(super) async fn context(
     State(app): SharedState,
-    PathParam(name): PathParam<String>,
+    PathParam(name): PathParam<Named>,
 ) -> Result<Json<ContextJson>, Problem> {
     let missing = || Problem::not_found("agent", &name);
     let agent = find_agent(&app, &name).await?.id;
@@ -178,6 +176,7 @@ pub(super) async fn context(
         others: Vec::new(),
         new_cycle: CycleId(ids.uuid()),
         panicked: false,
+        unstored: Vec::new(),
     };
     let compaction = activation.view.compaction.clone();
     let context = Cycle::begin(activation, window, setup, now).context(now);

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use agent::event::EventProgress;
 use agent::id::{AgentId, EventId};
@@ -10,7 +10,7 @@ use agent::life::Standing;
 use agent::limits;
 use agent::port::{
     DeliveryHead, DeliveryId, Denial, HookAccepted, HookDelivery, HookOutcome, HookReading, HookRefusal,
-    NewHookDelivery, RawDelivery, Scope, StoredHook,
+    NewHookDelivery, Page, RawDelivery, Scope, StoredHook,
 };
 use axum::Json;
 use axum::extract::{Request, State};
@@ -23,60 +23,26 @@ use super::agents::{find_agent, handle_of};
 use super::events::publish_progress;
 use crate::app_state::{AppState, SharedState};
 use crate::auth::authenticate;
-use crate::extract::{Body, Idempotency, PathParam, Query, read_counted, run_to_completion};
+use crate::extract::{Named, PathParam, Sent, read_counted, run_to_completion};
 use crate::hook_pool::DeliveryPlace;
-use crate::once::key_reused;
+use crate::listing::{List, Listed};
+use crate::once::{Change, Done, idempotency_key, key_reused, request_key};
 use crate::problem::{Code, Problem, WriteResponse};
 use api::{HookAnswer, HookDeliveryJson, HookJson, NewHookJson, PageJson, PageQuery};
 
-/// Deliveries of each hook that were refused before they were verified, by the code of the refusal.
-#[derive(Debug, Default)]
-pub(crate) struct Refusals(Mutex<HashMap<String, HashMap<&'static str, Unlisted>>>);
-
-#[derive(Debug)]
-struct Unlisted {
-    /// When one was last written to the log.
-    listed_at: u64,
-    /// How many were not since then.
-    count: u64,
-}
-
-impl Refusals {
-    /// Whether a refusal at this time is to be written, and how many of its code were not since the last one.
-    fn listed(&self, hook: &str, code: Code, now: u64) -> Option<u64> {
-        let mut hooks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        match hooks.entry(hook.to_owned()).or_default().entry(code.as_str()) {
-            Entry::Vacant(vacant) => {
-                vacant.insert(Unlisted { listed_at: now, count: 0 });
-                Some(0)
-            }
-            Entry::Occupied(mut known) => {
-                let known = known.get_mut();
-                if now.saturating_sub(known.listed_at) < limits::HOOK_REFUSED_LOG_MS {
-                    known.count += 1;
-                    return None;
-                }
-                known.listed_at = now;
-                Some(std::mem::take(&mut known.count))
-            }
-        }
-    }
-
-    fn forget(&self, hook: &str) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(hook);
-    }
-}
-
 /// Lists all hooks by name.
 #[utoipa::path(get, path = "/v1/hooks", tag = "hooks", params(PageQuery),
-    responses((status = 200, description = "All hooks, in one page.", body = PageJson<HookJson>)))]
+    responses((status = 200, description = "A page of hooks.", body = PageJson<HookJson>)))]
 pub(super) async fn list_hooks(
     State(app): SharedState,
-    Query(_query): Query<PageQuery>,
-) -> Result<Json<PageJson<HookJson>>, Problem> {
-    let hooks = stream::iter(app.ports.hook_book.hooks().await?).map(|hook| hook_json(&app, hook));
+    list: List<PageQuery>,
+) -> Result<Listed<HookJson>, Problem> {
+    let all = app.ports.hook_book.hooks().await?;
+    let bytes = |hook: &StoredHook| hook.declaration.to_string().len();
+    let Page { items, next } = list.cut(all, |hook| hook.name.clone(), bytes);
+    let hooks = stream::iter(items).map(|hook| hook_json(&app, hook));
     let items = hooks.buffered(limits::HOOKS_LISTED_AT_ONCE).try_collect().await?;
-    Ok(Json(PageJson { items, next: None }))
+    Ok(list.answer(Page { items, next }, |hook| hook))
 }
 
 /// Returns a hook.
@@ -85,7 +51,7 @@ pub(super) async fn list_hooks(
     responses((status = 200, description = "The hook.", body = HookJson)))]
 pub(super) async fn get_hook(
     State(app): SharedState,
-    PathParam(name): PathParam<String>,
+    PathParam(name): PathParam<Named>,
 ) -> Result<Json<HookJson>, Problem> {
     let hook = find(&app, &name).await?;
     Ok(Json(hook_json(&app, hook).await?))
@@ -97,12 +63,12 @@ pub(super) async fn get_hook(
     responses((status = 200, description = "The hook as it is now.", body = HookJson)))]
 pub(super) async fn put_hook(
     State(app): SharedState,
-    PathParam(name): PathParam<String>,
-    body: Body<NewHookJson>,
-) -> Result<Json<HookJson>, Problem> {
+    PathParam(name): PathParam<Named>,
+    Change { body: Sent(new), once }: Change<Sent<NewHookJson>>,
+) -> Result<Done<Json<HookJson>>, Problem> {
     let name = agent::entity::handle(&name)?;
     let bad = |why: String| Problem::explained(Code::BadHook, &why);
-    let NewHookJson { kind, secrets, header, agents: names, event, urgent } = body.value;
+    let NewHookJson { kind, secrets, header, agents: names, event, urgent } = new;
     let mut declaration = json!({"kind": kind, "secrets": secrets});
     for (key, value) in [("header", header), ("event", event), ("urgent", urgent)] {
         if let Some(value) = value {
@@ -122,17 +88,21 @@ pub(super) async fn put_hook(
         }
     }
     let hook = StoredHook { name, declaration: checked.declaration, agents, at: app.ports.clock.now() };
-    let hook = run_to_completion(async move {
-        let _one_at_a_time = app.ports.declaring.lock().await;
-        let stored = app.ports.hook_book.hooks().await?;
-        if stored.len() >= limits::HOOKS_MAX && stored.iter().all(|other| other.name != hook.name) {
-            let why = format!("wanted at most {} hooks", limits::HOOKS_MAX);
-            return Err(Problem::new(Code::BadHook, why).hint("remove some first"));
-        }
-        app.ports.hook_book.put_hook(hook.clone()).await?;
-        hook_json(&app, hook).await
-    });
-    hook.await.map(Json)
+    run_to_completion(async move {
+        let name = hook.name.clone();
+        let run = async || {
+            let _one_at_a_time = app.ports.declaring.lock().await;
+            let stored = app.ports.hook_book.hooks().await?;
+            if stored.len() >= limits::HOOKS_MAX && stored.iter().all(|other| other.name != hook.name) {
+                let why = format!("wanted at most {} hooks", limits::HOOKS_MAX);
+                return Err(Problem::new(Code::BadHook, why).hint("remove some first"));
+            }
+            app.ports.hook_book.put_hook(hook.clone()).await?;
+            hook_json(&app, hook).await.map(Json)
+        };
+        once.change(run, async || hook_json(&app, find(&app, &name).await?).await.map(Json)).await
+    })
+    .await
 }
 
 /// Removes a hook and the log of its deliveries. What it has delivered stays known.
@@ -141,30 +111,38 @@ pub(super) async fn put_hook(
     responses((status = 204, description = "There is no such hook any more.")))]
 pub(super) async fn delete_hook(
     State(app): SharedState,
-    PathParam(name): PathParam<String>,
-) -> Result<WriteResponse<HookJson>, Problem> {
-    let deleted = run_to_completion(async move {
-        app.refusals.forget(&name);
-        let found = app.ports.hook_book.delete_hook(name.clone()).await?;
-        if found { Ok(()) } else { Err(Problem::not_found("hook", &name)) }
-    });
-    deleted.await.map(|()| WriteResponse::Removed)
+    PathParam(name): PathParam<Named>,
+    Change { once, .. }: Change<()>,
+) -> Result<Done<WriteResponse<HookJson>>, Problem> {
+    run_to_completion(async move {
+        let run = async || {
+            app.refusals.forget(&name);
+            match app.ports.hook_book.delete_hook(name.to_string()).await? {
+                true => Ok(WriteResponse::Removed),
+                false => Err(Problem::not_found("hook", &name)),
+            }
+        };
+        once.change(run, async || Ok(WriteResponse::Removed)).await
+    })
+    .await
 }
 
 /// Lists the last deliveries of a hook, newest first: the last 200 of each outcome, of those that nobody has verified at most one
 /// a second for each reason, with the number of those that are not listed.
 #[utoipa::path(get, path = "/v1/hooks/{hook}/deliveries", tag = "hooks",
     params(("hook" = String, Path, description = "Name of the hook."), PageQuery),
-    responses((status = 200, description = "The deliveries, in one page.", body = PageJson<HookDeliveryJson>)))]
+    responses((status = 200, description = "A page of deliveries.", body = PageJson<HookDeliveryJson>)))]
 pub(super) async fn list_deliveries(
     State(app): SharedState,
-    PathParam(name): PathParam<String>,
-    Query(_query): Query<PageQuery>,
-) -> Result<Json<PageJson<HookDeliveryJson>>, Problem> {
+    PathParam(name): PathParam<Named>,
+    list: List<PageQuery>,
+) -> Result<Listed<HookDeliveryJson>, Problem> {
     let hook = find(&app, &name).await?;
     let mut handles: HashMap<AgentId, String> = HashMap::new();
     let mut items = Vec::new();
-    for line in app.ports.hook_book.deliveries(hook.name).await? {
+    let lines = app.ports.hook_book.deliveries(hook.name).await?;
+    let Page { items: lines, next } = list.cut(lines, |line| format!("{line:?}"), |_| 0);
+    for line in lines {
         let HookDelivery { at, delivery, outcome, detail, event, agents: ids } = line;
         let mut agents = Vec::new();
         for id in ids {
@@ -177,7 +155,7 @@ pub(super) async fn list_deliveries(
         let outcome = outcome.as_str().to_owned();
         items.push(HookDeliveryJson { at, delivery, outcome, detail, event, agents });
     }
-    Ok(Json(PageJson { items, next: None }))
+    Ok(list.answer(Page { items, next }, |line| line))
 }
 
 /// Takes a delivery of a service. Its raw body is verified before anything of it is read; after the response its event is on
@@ -185,18 +163,19 @@ pub(super) async fn list_deliveries(
 /// `X-GitHub-Delivery`, Stripe's `id` or Slack's `event_id`; with a shared secret or a key it is the `Idempotency-Key`, and
 /// without one each delivery is a new event.
 #[utoipa::path(post, path = "/v1/hooks/{hook}", tag = "hooks", request_body = Object,
-    params(("hook" = String, Path, description = "Name of the hook.")),
+    params(("hook" = String, Path, description = "Name of the hook."),
+           ("idempotency-key" = Option<String>, Header, description = "The id of the delivery, if the hook's secret is shared or a key.")),
     responses((status = 202, description = "The delivery is accepted.", body = HookAnswer),
               (status = 200, description = "It was accepted before, or only asked whether the hook is there.", body = HookAnswer)))]
 pub(super) async fn deliver(
     State(app): SharedState,
-    PathParam(name): PathParam<String>,
-    idempotency: Idempotency,
+    PathParam(name): PathParam<Named>,
     request: Request,
 ) -> Result<WriteResponse<HookAnswer>, Problem> {
+    let key = idempotency_key(request.headers())?;
     let hook = find(&app, &name).await?;
     match verified(&app, &hook, request).await {
-        Ok((_place, reading, raw)) => take(&app, hook, idempotency, reading, &raw).await,
+        Ok((_place, reading, raw)) => take(&app, hook, key, reading, &raw).await,
         Err(problem) => {
             note_unverified(&app, hook.name, &problem).await;
             Err(problem)
@@ -224,7 +203,7 @@ async fn verified(
 async fn take(
     app: &Arc<AppState>,
     hook: StoredHook,
-    idempotency: Idempotency,
+    key: Option<String>,
     reading: HookReading,
     raw: &Bytes,
 ) -> Result<WriteResponse<HookAnswer>, Problem> {
@@ -238,9 +217,10 @@ async fn take(
         HookReading::Refused { delivery, why } => (delivery, Err(problem(&why))),
         HookReading::Event(event) => {
             let request = match event.delivery {
-                DeliveryId::OfSender(_) => {
-                    idempotency.request(format!("hook:{name}"), &format!("deliver {name}"), raw)
-                }
+                DeliveryId::OfSender(_) => key.map(|key| {
+                    let (whose, act) = (format!("hook:{name}"), format!("deliver {name}"));
+                    request_key(whose, key, &act, raw, &*app.ports.clock)
+                }),
                 DeliveryId::OfService(_) | DeliveryId::None => None,
             };
             let (fresh, at) = (EventId(app.ports.ids.uuid().to_string()), app.ports.clock.now());
@@ -280,10 +260,10 @@ async fn read_verified(
     }
 }
 
-/// Checks that the request has a key that may send events of this hook: one of the service with its name, or an admin key.
+/// Checks that the request has a key that may send events of this hook: one of the service with its name. An admin key has no
+/// place in the settings of a service outside.
 async fn check_key(app: &AppState, headers: &HeaderMap, hook: &str) -> Result<(), Problem> {
     match authenticate(app, headers).await?.credential.scope {
-        Scope::Admin => Ok(()),
         Scope::Service(service) if service == hook => Ok(()),
         _ => {
             let problem = Problem::new(Code::Forbidden, "this key may not send events of this hook");
@@ -384,7 +364,7 @@ fn problem(refusal: &HookRefusal) -> Problem {
 }
 
 async fn find(app: &AppState, name: &str) -> Result<StoredHook, Problem> {
-    let found = app.ports.hook_book.hook(name.to_lowercase()).await?;
+    let found = app.ports.hook_book.hook(name.to_owned()).await?;
     found.ok_or_else(|| Problem::not_found("hook", name))
 }
 

@@ -4,19 +4,17 @@ use std::time::Duration;
 
 use agent::id::CredentialId;
 use agent::limits;
-use agent::port::{Credential, KeyAdded, KnownRequest, NewCredential, RequestKey, Rotation, Scope};
-use axum::Json;
+use agent::port::{Credential, KeyAdded, NewCredential, Rotation, Scope};
 use axum::extract::State;
 use jiff::Timestamp;
 
 use super::entities::find_entity;
 use super::events::check_service_name;
 use crate::app_state::{AppState, SharedState};
-use crate::auth::Caller;
-use crate::extract::{Body, Idempotency, MaybeBody, PathParam, Query, bounded_text, run_to_completion};
+use crate::extract::{Exact, Optional, PathParam, Sent, bounded_text, run_to_completion};
 use crate::keys;
-use crate::listing::Listing;
-use crate::once::key_reused;
+use crate::listing::{List, Listed};
+use crate::once::{Change, Done, Once, key_reused};
 use crate::problem::{Code, Problem, WriteResponse};
 use agent::entity::EntityKind;
 use api::{KeyJson, KeyRotation, NewKey, PageJson, PageQuery};
@@ -28,12 +26,9 @@ use api::{KeyJson, KeyRotation, NewKey, PageJson, PageQuery};
               (status = 200, description = "The key was created before.", body = KeyJson)))]
 pub(super) async fn create(
     State(app): SharedState,
-    caller: Caller,
-    idempotency: Idempotency,
-    body: Body<NewKey>,
-) -> Result<WriteResponse<KeyJson>, Problem> {
-    let request = idempotency.request(caller.principal(), "key", &body.raw);
-    let NewKey { scope, entity, label, expires_at } = body.value;
+    Change { body: Sent(new), once }: Change<Sent<NewKey>>,
+) -> Result<Done<WriteResponse<KeyJson>>, Problem> {
+    let NewKey { scope, entity, label, expires_at } = new;
     let scope = read_scope(&app, &scope, entity.as_deref()).await?;
     let label = bounded_text("label", label.unwrap_or_default(), limits::DESCRIPTION_MAX_BYTES)?;
     if scope == Scope::Admin && keys::RESERVED_LABELS.contains(&&*label) {
@@ -42,14 +37,17 @@ pub(super) async fn create(
         return Err(Problem::new(Code::BadValue, detail).hint("choose another label"));
     }
     let at = app.ports.clock.now();
-    check_expiry(&app, request.as_ref(), expires_at, at).await?;
+    check_expiry(&once, expires_at, at)?;
     let secret = keys::key(&(app.options.key_source)());
     let credential =
         Credential { expires_at, ..Credential::new(CredentialId(app.ports.ids.uuid()), scope, label) };
     let secret_hash = keys::hash(&secret);
     let new = NewCredential { credential, secret_hash, at, replace_label: false };
-    run_to_completion(async move { added(app.ports.registry.add_credential(new, request).await?, secret) })
-        .await
+    run_to_completion(async move {
+        let add = async |request| added(app.ports.registry.add_credential(new, request).await?, secret);
+        once.in_store(add).await
+    })
+    .await
 }
 
 async fn read_scope(app: &AppState, scope: &str, entity: Option<&str>) -> Result<Scope, Problem> {
@@ -103,21 +101,10 @@ fn check_worker_tools(tools: &str) -> Result<(), Problem> {
 }
 
 /// Checks that a new key is not expired. A repeat of a request asks for no new key: its time may have passed since.
-async fn check_expiry(
-    app: &AppState,
-    request: Option<&RequestKey>,
-    expires_at: Option<Timestamp>,
-    now: Timestamp,
-) -> Result<(), Problem> {
-    let Some(at) = expires_at.filter(|at| *at <= now) else { return Ok(()) };
-    let known = match request {
-        Some(request) => app.ports.registry.known_request(request.clone()).await?,
-        None => KnownRequest::New,
-    };
-    match known {
-        KnownRequest::Repeated(_) => Ok(()),
-        KnownRequest::Conflict => Err(key_reused()),
-        KnownRequest::New => {
+fn check_expiry(once: &Once, expires_at: Option<Timestamp>, now: Timestamp) -> Result<(), Problem> {
+    match expires_at.filter(|at| *at <= now && once.noted().is_none()) {
+        None => Ok(()),
+        Some(at) => {
             Err(Problem::new(Code::BadValue, format!("`expires_at` must be in the future, got {at}")))
         }
     }
@@ -137,11 +124,7 @@ fn added(answer: KeyAdded, secret: String) -> Result<WriteResponse<KeyJson>, Pro
 /// Lists all keys, the newest first, also expired and revoked ones. Secrets are never shown again.
 #[utoipa::path(get, path = "/v1/keys", tag = "keys", params(PageQuery),
     responses((status = 200, description = "A page of keys.", body = PageJson<KeyJson>)))]
-pub(super) async fn list(
-    State(app): SharedState,
-    Query(query): Query<PageQuery>,
-) -> Result<Json<PageJson<KeyJson>>, Problem> {
-    let list = Listing::new("keys", &query, query.cursor.as_deref(), query.limit)?;
+pub(super) async fn list(State(app): SharedState, list: List<PageQuery>) -> Result<Listed<KeyJson>, Problem> {
     let found = app.ports.reader.credentials(list.page.clone()).await?;
     Ok(list.answer(found, KeyJson::from))
 }
@@ -154,15 +137,11 @@ pub(super) async fn list(
               (status = 200, description = "The key was rotated before by this request.", body = KeyJson)))]
 pub(super) async fn rotate(
     State(app): SharedState,
-    PathParam(name): PathParam<String>,
-    caller: Caller,
-    idempotency: Idempotency,
-    MaybeBody(body): MaybeBody<KeyRotation>,
-) -> Result<WriteResponse<KeyJson>, Problem> {
+    PathParam(name): PathParam<Exact>,
+    Change { body: Optional(rotation), once }: Change<Optional<KeyRotation>>,
+) -> Result<Done<WriteResponse<KeyJson>>, Problem> {
     let old = key_id(&name)?;
-    let KeyRotation { overlap_seconds, expires_at } = body;
-    let act = format!("rotate {old} {overlap_seconds:?} {expires_at:?}");
-    let request = idempotency.request(caller.principal(), &act, &[]);
+    let KeyRotation { overlap_seconds, expires_at } = rotation;
     let overlap = overlap_seconds.unwrap_or(limits::KEY_OVERLAP_S);
     if overlap > limits::KEY_OVERLAP_MAX_S {
         let most = limits::KEY_OVERLAP_MAX_S;
@@ -170,19 +149,22 @@ pub(super) async fn rotate(
         return Err(Problem::new(Code::BadValue, detail));
     }
     let at = app.ports.clock.now();
-    check_expiry(&app, request.as_ref(), expires_at, at).await?;
+    check_expiry(&once, expires_at, at)?;
     let old_until =
         at.checked_add(Duration::from_secs(overlap)).map_err(|error| Problem::internal(&error))?;
     let secret = keys::key(&(app.options.key_source)());
     let new = CredentialId(app.ports.ids.uuid());
     let rotation = Rotation { old, old_until, new, secret_hash: keys::hash(&secret), at, expires_at };
     run_to_completion(async move {
-        let answer = app.ports.registry.rotate_credential(rotation, request).await?;
-        if matches!(answer, KeyAdded::Added(_)) {
-            app.keys.forget(old);
-            app.stream_ends.expire(old, old_until, &app.ports.clock);
-        }
-        added(answer, secret)
+        let rotate = async |request| {
+            let answer = app.ports.registry.rotate_credential(rotation, request).await?;
+            if matches!(answer, KeyAdded::Added(_)) {
+                app.keys.forget(old);
+                app.stream_ends.expire(old, old_until, &app.ports.clock);
+            }
+            added(answer, secret)
+        };
+        once.in_store(rotate).await
     })
     .await
 }
@@ -191,17 +173,21 @@ pub(super) async fn rotate(
 /// nothing.
 #[utoipa::path(delete, path = "/v1/keys/{key}", tag = "keys",
     params(("key" = String, Path, description = "The key's id.")),
-    responses((status = 200, description = "The key as it is now.", body = KeyJson)))]
+    responses((status = 204, description = "The key is revoked.")))]
 pub(super) async fn revoke(
     State(app): SharedState,
-    PathParam(name): PathParam<String>,
-) -> Result<Json<KeyJson>, Problem> {
+    PathParam(name): PathParam<Exact>,
+    Change { once, .. }: Change<()>,
+) -> Result<Done<WriteResponse<KeyJson>>, Problem> {
     let id = key_id(&name)?;
     run_to_completion(async move {
-        let revoked = app.ports.registry.revoke_credential(id, app.ports.clock.now()).await?;
-        app.keys.forget(id);
-        app.stream_ends.end(id);
-        Ok(Json(revoked.into()))
+        let run = async || {
+            app.ports.registry.revoke_credential(id, app.ports.clock.now()).await?;
+            app.keys.forget(id);
+            app.stream_ends.end(id);
+            Ok(WriteResponse::Removed)
+        };
+        once.change(run, async || Ok(WriteResponse::Removed)).await
     })
     .await
 }

@@ -16,7 +16,7 @@ use serde_json::Value;
 use super::agents::handle_of;
 use crate::answer_page;
 use crate::app_state::{AppState, SharedState};
-use crate::extract::{PathParam, read_body, run_to_completion};
+use crate::extract::{Exact, PathParam, read_body, run_to_completion};
 use crate::json;
 use crate::problem::{Code, Problem};
 use crate::routes::no_route;
@@ -44,7 +44,7 @@ const HEADERS: [(&str, &str); 4] = [
     responses((status = 200, description = "The page; also if the call is over, and then without a form.")))]
 pub(super) async fn show_link(
     State(app): SharedState,
-    PathParam((call, token)): PathParam<(String, String)>,
+    PathParam((call, token)): PathParam<(Exact, Exact)>,
     uri: Uri,
 ) -> Response {
     let Some(links) = app.ports.links.clone() else { return no_route(uri).await.into_response() };
@@ -60,7 +60,7 @@ pub(super) async fn show_link(
     responses((status = 200, description = "A page that says what the answer was.")))]
 pub(super) async fn answer_by_link(
     State(app): SharedState,
-    PathParam((call, token)): PathParam<(String, String)>,
+    PathParam((call, token)): PathParam<(Exact, Exact)>,
     uri: Uri,
     request: Request,
 ) -> Response {

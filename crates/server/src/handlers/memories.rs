@@ -1,7 +1,5 @@
 //! The memories of an agent, as operators read and change them.
 
-use std::sync::Arc;
-
 use agent::changes::MemoryChange;
 use agent::id::AgentId;
 use agent::limits;
@@ -13,8 +11,9 @@ use jiff::Timestamp;
 use super::agents::find_agent;
 use super::refused;
 use crate::app_state::{AppState, SharedState};
-use crate::extract::{Body, PathParam, Query, bounded_text, run_to_completion};
-use crate::listing::Listing;
+use crate::extract::{Exact, Named, PathParam, Sent, bounded_text, run_to_completion};
+use crate::listing::{List, Listed};
+use crate::once::{Change, Done};
 use crate::problem::{Code, Problem, WriteResponse};
 use api::{MemoryJson, MemoryValue, PageJson, PageQuery};
 
@@ -24,11 +23,10 @@ use api::{MemoryJson, MemoryValue, PageJson, PageQuery};
     responses((status = 200, description = "A page of memories.", body = PageJson<MemoryJson>)))]
 pub(super) async fn list_memories(
     State(app): SharedState,
-    PathParam(name): PathParam<String>,
-    Query(query): Query<PageQuery>,
-) -> Result<Json<PageJson<MemoryJson>>, Problem> {
+    PathParam(name): PathParam<Named>,
+    list: List<PageQuery>,
+) -> Result<Listed<MemoryJson>, Problem> {
     let agent = find_agent(&app, &name).await?.id;
-    let list = Listing::new(format!("memories {agent}"), &query, query.cursor.as_deref(), query.limit)?;
     let found = app.ports.reader.memories(agent, list.page.clone()).await?;
     Ok(list.answer(found, MemoryJson::from))
 }
@@ -40,10 +38,11 @@ pub(super) async fn list_memories(
     responses((status = 200, description = "The memory as it is now.", body = MemoryJson)))]
 pub(super) async fn set_memory(
     State(app): SharedState,
-    PathParam((name, key)): PathParam<(String, String)>,
-    body: Body<MemoryValue>,
-) -> Result<Json<MemoryJson>, Problem> {
-    let MemoryValue { value, importance, pinned } = body.value;
+    PathParam((name, key)): PathParam<(Named, Exact)>,
+    Change { body: Sent(new), once }: Change<Sent<MemoryValue>>,
+) -> Result<Done<Json<MemoryJson>>, Problem> {
+    let Exact(key) = key;
+    let MemoryValue { value, importance, pinned, trust } = new;
     let key = key.trim().to_owned();
     if let Some(flaw) = memory::flaw(&key, value.as_deref().unwrap_or_default()) {
         return Err(Problem::new(Code::BadValue, flaw));
@@ -51,7 +50,10 @@ pub(super) async fn set_memory(
     let set = match value {
         Some(value) => {
             let value = bounded_text("value", value, limits::MEMORY_VALUE_MAX_BYTES)?;
-            MemoryChange::Set { key, value, importance, pin: pinned }
+            MemoryChange::Set { key, value, importance, pin: pinned, trust }
+        }
+        None if trust.is_some() => {
+            return Err(Problem::new(Code::BadValue, "`trust` belongs to a `value`"));
         }
         None if importance.is_none() && pinned.is_none() => {
             return Err(Problem::new(Code::BadValue, "wanted `value`, `importance` or `pinned`, got none"));
@@ -60,9 +62,14 @@ pub(super) async fn set_memory(
     };
     let agent = find_agent(&app, &name).await?.id;
     let at = app.ports.clock.now();
-    let written = change(app, agent, set, at).await?;
-    let written = written.ok_or_else(|| Problem::not_found("agent", &name))?;
-    Ok(Json(written.into()))
+    run_to_completion(async move {
+        let run = async || {
+            let written = change(&app, agent, set, at).await?;
+            Ok(written.ok_or_else(|| Problem::not_found("agent", &name))?.into())
+        };
+        once.answer(run).await
+    })
+    .await
 }
 
 /// Deletes a memory.
@@ -72,25 +79,30 @@ pub(super) async fn set_memory(
     responses((status = 204, description = "The memory is deleted.")))]
 pub(super) async fn delete_memory(
     State(app): SharedState,
-    PathParam((name, key)): PathParam<(String, String)>,
-) -> Result<WriteResponse<MemoryJson>, Problem> {
+    PathParam((name, key)): PathParam<(Named, Exact)>,
+    Change { once, .. }: Change<()>,
+) -> Result<Done<WriteResponse<MemoryJson>>, Problem> {
+    let Exact(key) = key;
     let agent = find_agent(&app, &name).await?.id;
     let at = app.ports.clock.now();
-    change(app, agent, MemoryChange::Delete { key: key.trim().to_owned() }, at).await?;
-    Ok(WriteResponse::Removed)
+    run_to_completion(async move {
+        let run = async || {
+            change(&app, agent, MemoryChange::Delete { key: key.trim().to_owned() }, at).await?;
+            Ok(WriteResponse::Removed)
+        };
+        once.change(run, async || Ok(WriteResponse::Removed)).await
+    })
+    .await
 }
 
 async fn change(
-    app: Arc<AppState>,
+    app: &AppState,
     agent: AgentId,
     change: MemoryChange,
     at: Timestamp,
 ) -> Result<Option<Memory>, Problem> {
-    run_to_completion(async move {
-        match app.ports.registry.change_memory(agent, change, at).await {
-            Ok(now) => Ok(now),
-            Err(error) => Err(refused(&app, error).await),
-        }
-    })
-    .await
+    match app.ports.registry.change_memory(agent, change, at).await {
+        Ok(now) => Ok(now),
+        Err(error) => Err(refused(app, error).await),
+    }
 }

@@ -9,21 +9,21 @@ use agent::event::EventProgress;
 use agent::id::{EntityId, EventId, MessageId};
 use agent::life::Standing;
 use agent::limits;
-use agent::port::{Accept, Accepted, Denial, MessageFilter, Page, StoreError};
+use agent::port::{Accept, Accepted, Denial, MessageFilter, Page, RequestKey, StoreError};
 use agent::space::PostedMessage;
 use agent::update::{Topic, Update};
 use axum::Json;
 use axum::extract::State;
 use uuid::Uuid;
 
-use super::denied;
 use super::entities::find_entity;
 use super::events::publish_progress;
+use super::{denied, wanted};
 use crate::app_state::{AppState, SharedState};
 use crate::auth::{Caller, InSpace, membership};
-use crate::extract::{Body, Idempotency, PathParam, Query, run_to_completion};
-use crate::listing::Listing;
-use crate::once::key_reused;
+use crate::extract::{Exact, PathParam, Sent, run_to_completion};
+use crate::listing::{List, Listed};
+use crate::once::{Change, Done, key_reused};
 use crate::problem::{Code, Problem, WriteResponse};
 use api::{MessageJson, NewMessageJson, PageJson, TimelineQuery};
 
@@ -37,48 +37,68 @@ pub(super) async fn post_message(
     State(app): SharedState,
     caller: Caller,
     InSpace(space): InSpace,
-    idempotency: Idempotency,
-    body: Body<NewMessageJson>,
-) -> Result<WriteResponse<MessageJson>, Problem> {
-    let request = idempotency.request(caller.principal(), &format!("post {}", space.id), &body.raw);
-    let sender = sender(&app, &caller, &body.value).await?;
-    let new = validate(&app, &space, &sender, body.value).await?;
+    Change { body: Sent(new), once }: Change<Sent<NewMessageJson>>,
+) -> Result<Done<WriteResponse<MessageJson>>, Problem> {
+    let posted = match once.noted() {
+        // The same request: whoever it mentions may have left since.
+        Some(id) => app.ports.reader.message(MessageId(id)).await?,
+        None => None,
+    };
+    if let Some(posted) = posted {
+        return once.in_store(async |_| original(&app, posted).await).await;
+    }
+    let sender = sender(&app, &caller, &new).await?;
+    let new = validate(&app, &space, &sender, new).await?;
     let own_key = caller.entity().is_some();
     run_to_completion(async move {
-        let topic = Topic::Space(space.id);
-        match app.ports.store.accept(Accept::Message(new), request).await? {
-            Accepted::Fresh { message: Some(message), wake } => {
-                failpoint::hit!("accept.committed");
-                // Agents are signaled before streams are updated: their latency matters more.
-                app.node.signal(&wake);
-                let posted = PostedMessage::new(message.clone(), sender.display_name, sender.kind)
-                    .with_handle(sender.name);
-                app.ports.live.bus().publish(&[topic], Arc::new(Update::Message { message: posted.clone() }));
-                for wakeup in &wake {
-                    let event = EventId(message.id.to_string());
-                    publish_progress(&app, wakeup.agent, event, EventProgress::Waiting);
-                }
-                let location = format!("/v1/messages/{}", message.id);
-                Ok(WriteResponse::Created(location, posted.into()))
-            }
-            Accepted::Duplicate { message: Some(message) } => {
-                let original = messages_json(&app, vec![message]).await?.into_iter().next();
-                original
-                    .map(WriteResponse::Existing)
-                    .ok_or_else(|| Problem::internal(&"the original message is missing"))
-            }
-            Accepted::Fresh { message: None, .. } | Accepted::Duplicate { message: None } => {
-                Err(Problem::internal(&"the store accepted a message and returned none"))
-            }
-            Accepted::Conflict => Err(key_reused()),
-            // The sender was removed from the space in the meantime: it must not learn that the space exists.
-            Accepted::Denied(Denial::NotMember { .. }) if own_key => {
-                Err(Problem::not_found("space", &space.name))
-            }
-            Accepted::Denied(denial) => Err(denied(&app, denial).await),
-        }
+        once.in_store(async |request| post(&app, &space, (sender, own_key), new, request).await).await
     })
     .await
+}
+
+async fn post(
+    app: &AppState,
+    space: &Space,
+    (sender, own_key): (Entity, bool),
+    new: agent::space::NewMessage,
+    request: Option<RequestKey>,
+) -> Result<WriteResponse<MessageJson>, Problem> {
+    match app.ports.store.accept(Accept::Message(new), request).await? {
+        Accepted::Fresh { message: Some(message), wake } => {
+            failpoint::hit!("accept.committed");
+            // Agents are signaled before streams are updated: their latency matters more.
+            app.node.signal(&wake);
+            let posted = PostedMessage::new(message.clone(), sender.display_name, sender.kind)
+                .with_handle(sender.name);
+            let update = Arc::new(Update::Message { message: posted.clone() });
+            app.ports.live.bus().publish(&[Topic::Space(space.id)], update);
+            for wakeup in &wake {
+                let event = EventId(message.id.to_string());
+                publish_progress(app, wakeup.agent, event, EventProgress::Waiting);
+            }
+            let location = format!("/v1/messages/{}", message.id);
+            Ok(WriteResponse::Created(location, posted.into()))
+        }
+        Accepted::Duplicate { message: Some(message) } => original(app, message).await,
+        Accepted::Fresh { message: None, .. } | Accepted::Duplicate { message: None } => {
+            Err(Problem::internal(&"the store accepted a message and returned none"))
+        }
+        Accepted::Conflict => Err(key_reused()),
+        // The sender was removed from the space in the meantime: it must not learn that the space exists.
+        Accepted::Denied(Denial::NotMember { .. }) if own_key => {
+            Err(Problem::not_found("space", &space.name))
+        }
+        Accepted::Denied(denial) => Err(denied(app, denial).await),
+    }
+}
+
+/// The answer to a message that was posted before.
+async fn original(
+    app: &AppState,
+    message: agent::space::Message,
+) -> Result<WriteResponse<MessageJson>, Problem> {
+    let original = messages_json(app, vec![message]).await?.into_iter().next();
+    original.map(WriteResponse::Existing).ok_or_else(|| Problem::internal(&"the original message is missing"))
 }
 
 /// The sender of a message: `sender` with an admin key, the key's own entity otherwise.
@@ -177,18 +197,21 @@ async fn resolve_mentions(app: &AppState, space: &Space, names: &[String]) -> Re
     responses((status = 200, description = "A page of messages.", body = PageJson<MessageJson>)))]
 pub(super) async fn list(
     State(app): SharedState,
+    caller: Caller,
     InSpace(space): InSpace,
-    Query(query): Query<TimelineQuery>,
-) -> Result<Json<PageJson<MessageJson>>, Problem> {
-    let list = Listing::new(format!("messages {}", space.id), &query, query.cursor.as_deref(), query.limit)?;
-    let TimelineQuery { mut after, mut before, sender, kind, since, .. } = query;
+    list: List<TimelineQuery>,
+) -> Result<Listed<MessageJson>, Problem> {
+    let TimelineQuery { mut after, mut before, sender, kind, since, .. } = list.filters.clone();
     let edge = list.number();
     match after {
         Some(_) => after = edge.or(after),
         None => before = edge.or(before),
     }
     let sender = match sender {
-        Some(name) => Some(find_entity(&app, &name).await?.id),
+        Some(name) => match wanted(&caller, find_entity(&app, &name).await)? {
+            Some(entity) => Some(entity.id),
+            None => return Ok(list.empty()),
+        },
         None => None,
     };
     let filter = MessageFilter { after, before, sender, kind, since };
@@ -204,7 +227,7 @@ pub(super) async fn list(
 pub(super) async fn get(
     State(app): SharedState,
     caller: Caller,
-    PathParam(id): PathParam<String>,
+    PathParam(id): PathParam<Exact>,
 ) -> Result<Json<MessageJson>, Problem> {
     let missing = || Problem::not_found("message", &id);
     let message: MessageId = id.parse().map_err(|_| missing())?;

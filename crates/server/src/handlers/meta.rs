@@ -40,10 +40,8 @@ pub(super) async fn ready(State(app): SharedState, headers: HeaderMap) -> Result
 /// Returns the OpenAPI 3.1 document of this API.
 #[utoipa::path(get, path = "/openapi.json", tag = "server",
     responses((status = 200, description = "The document.", body = Object)))]
-pub(super) async fn document(State(app): SharedState) -> Result<impl IntoResponse, Problem> {
-    let document = app.document.get().cloned();
-    let document = document.ok_or_else(|| Problem::internal(&"the OpenAPI document is not built"))?;
-    Ok(([(header::CONTENT_TYPE, "application/json")], document))
+pub(super) async fn document(State(app): SharedState) -> impl IntoResponse {
+    ([(header::CONTENT_TYPE, "application/json")], app.document())
 }
 
 /// Returns what the key that the request was sent with may do, and whose it is.

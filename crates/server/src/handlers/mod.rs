@@ -4,9 +4,9 @@ use agent::port::{Denial, RegistryError};
 use utoipa_axum::routes as doc;
 
 use crate::app_state::AppState;
-use crate::auth::Access;
-use crate::problem::Problem;
-use crate::routes::Routes;
+use crate::auth::{Access, Caller};
+use crate::problem::{Code, Problem};
+use crate::routes::{Routes, changing, listing};
 
 pub(crate) mod agents;
 mod approvals;
@@ -30,6 +30,12 @@ mod targets;
 mod tools;
 mod workers;
 
+/// Why the routes of these kinds take no idempotency key.
+const LINK: &str = "a link counts once";
+const CLAIM: &str = "a claim has an id of its own, with which it is asked for again";
+const AGAIN: &str = "sent again, it changes nothing more";
+const DELIVERY: &str = "a delivery has an id of its own, which for some kinds of hooks is in that header";
+
 /// Adds the routes of calls that wait for people.
 fn people(routes: Routes) -> Routes {
     use crate::problem::Code::{
@@ -38,11 +44,11 @@ fn people(routes: Routes) -> Routes {
     };
     use Access::{Link, Person};
     routes
-        .add(Person, doc!(approvals::list_approvals), &[NotFound])
-        .add(Person, doc!(approvals::get_approval), &[CallOver])
-        .add(
+        .list(Person, listing!(approvals::list_approvals), &[NotFound])
+        .read(Person, doc!(approvals::get_approval), &[CallOver])
+        .change(
             Person,
-            doc!(approvals::answer),
+            changing!(approvals::answer),
             &[
                 BadAnswer,
                 AnsweredAlready,
@@ -55,10 +61,11 @@ fn people(routes: Routes) -> Routes {
                 AgentRetired,
             ],
         )
-        .add(Link, doc!(links::show_link), &[NoRoute])
-        .add(
+        .read(Link, doc!(links::show_link), &[NoRoute])
+        .keyless(
             Link,
             doc!(links::answer_by_link),
+            LINK,
             &[
                 NoRoute,
                 NotForm,
@@ -72,8 +79,8 @@ fn people(routes: Routes) -> Routes {
                 AgentRetired,
             ],
         )
-        .add(Person, doc!(approvals::list_rules), &[NotFound])
-        .add(Person, doc!(approvals::delete_rule), &[])
+        .list(Person, listing!(approvals::list_rules), &[NotFound])
+        .change(Person, changing!(approvals::delete_rule), &[])
 }
 
 /// Adds all routes of the API.
@@ -85,76 +92,77 @@ pub(crate) fn all(routes: Routes) -> Routes {
         NotMember, PinnedMemoriesFull, PlanOfConfig, PlansFull, SenderRefused, SenderRequired, SpaceClosed,
         SpaceFull, ToolOfFile, WorkerVersion,
     };
-    use Access::{Admin, AnyKey, Member, Person, Public, Service, Worker};
+    use Access::{Admin, AnyKey, Member, Person, Probe, Public, Service, Worker};
     targets(hooks(people(routes)))
-        .add(Public, doc!(meta::health), &[])
-        .add(Public, doc!(meta::ready), &[])
-        .add(Public, doc!(meta::document), &[])
-        .add(AnyKey, doc!(meta::whoami), &[])
-        .add(Admin, doc!(agents::create), &[BadHandle, NameTaken, BadConfig, NoSuchModel, NoSuchTool])
-        .add(Admin, doc!(agents::list), &[])
-        .add(Admin, doc!(agents::get), &[])
-        .add(Admin, doc!(agents::change_agent), &[BadConfig, NoSuchModel, NoSuchTool, AgentRetired])
-        .add(Admin, doc!(agents::suspend), &[AgentRetired])
-        .add(Admin, doc!(agents::resume), &[AgentRetired])
-        .add(Admin, doc!(agents::retire), &[AgentRetired])
-        .add(Person, doc!(agents::cancel), &[NoOpenCycle])
-        .add(Admin, doc!(calls::open), &[])
-        .add(Admin, doc!(calls::cancel), &[CallOver])
-        .add(Service, doc!(events::send), &[AgentRetired, InboxFull])
-        .add(Admin, doc!(events::get), &[])
-        .add(Admin, doc!(events::cancel), &[EventState, EventTaken])
-        .add(Admin, doc!(events::retry), &[EventState, EventTaken, AgentRetired, InboxFull])
-        .add(Admin, doc!(events::drop_event), &[EventState, EventTaken])
-        .add(Admin, doc!(events::inbox), &[])
-        .add(Admin, doc!(history::runs), &[])
-        .add(Admin, doc!(history::run), &[])
-        .add(Admin, doc!(history::sent_context), &[])
-        .add(Admin, doc!(history::consciousness), &[])
-        .add(Admin, doc!(history::facts), &[])
-        .add(Admin, doc!(history::context), &[NoSuchModel])
-        .add(Admin, doc!(history::recall), &[BadValue])
-        .add(Admin, doc!(memories::list_memories), &[])
-        .add(Admin, doc!(memories::set_memory), &[AgentRetired, MemoriesFull, PinnedMemoriesFull])
-        .add(Admin, doc!(memories::delete_memory), &[AgentRetired])
-        .add(Admin, doc!(plans::list_plans), &[])
-        .add(Admin, doc!(plans::set_plan), &[BadPlan, AgentRetired, PlansFull])
-        .add(Admin, doc!(plans::get_plan), &[])
-        .add(Admin, doc!(plans::delete_plan), &[AgentRetired, PlanOfConfig])
-        .add(Admin, doc!(guard::clear), &[CycleOpen])
-        .add(Admin, doc!(tools::list_tools), &[])
-        .add(Admin, doc!(tools::get_tool), &[])
-        .add(Admin, doc!(tools::put_tool), &[BadTool, ToolOfFile])
-        .add(Admin, doc!(tools::delete_tool), &[BadTool, ToolOfFile])
-        .add(Admin, doc!(tools::try_tool), &[BadTool, BadValue])
-        .add(Worker, doc!(workers::claim), &[BadTool, BadValue, NotFound, WorkerVersion])
-        .add(Worker, doc!(workers::renew), &[ClaimLost, NotFound])
-        .add(Worker, doc!(workers::finish), &[BadValue, ClaimLost, NotFound])
-        .add(Admin, doc!(mcp::list_servers), &[])
-        .add(Admin, doc!(mcp::offered), &[McpFailed])
-        .add(Admin, doc!(mcp::approve), &[McpFailed, McpChanged, BadTool])
-        .add(Admin, doc!(recent::list), &[NotFound])
-        .add(Admin, doc!(streams::server_stream), &[])
-        .add(Admin, doc!(streams::agent), &[BadHeader])
-        .add(Admin, doc!(entities::create), &[BadHandle, NameTaken])
-        .add(Admin, doc!(entities::list), &[])
-        .add(Admin, doc!(entities::get), &[])
-        .add(Admin, doc!(keys::create), &[NotFound, NotHuman])
-        .add(Admin, doc!(keys::list), &[])
-        .add(Admin, doc!(keys::rotate), &[KeyOver])
-        .add(Admin, doc!(keys::revoke), &[])
-        .add(Admin, doc!(spaces::open), &[BadHandle, NameTaken, NotFound, SpaceFull])
-        .add(Person, doc!(spaces::list), &[])
-        .add(Member, doc!(spaces::get), &[])
-        .add(Admin, doc!(spaces::change_space), &[])
-        .add(Admin, doc!(spaces::close), &[])
-        .add(Admin, doc!(spaces::reopen), &[NameTaken])
-        .add(Member, doc!(spaces::members), &[])
-        .add(Admin, doc!(spaces::add_member), &[SpaceFull])
-        .add(Admin, doc!(spaces::remove_member), &[])
-        .add(
+        .read(Probe, doc!(meta::health), &[])
+        .read(Probe, doc!(meta::ready), &[])
+        .read(Public, doc!(meta::document), &[])
+        .read(AnyKey, doc!(meta::whoami), &[])
+        .change(Admin, changing!(agents::create), &[BadHandle, NameTaken, BadConfig, NoSuchModel, NoSuchTool])
+        .list(Admin, listing!(agents::list), &[])
+        .read(Admin, doc!(agents::get), &[])
+        .change(Admin, changing!(agents::change_agent), &[BadConfig, NoSuchModel, NoSuchTool, AgentRetired])
+        .change(Admin, changing!(agents::suspend), &[AgentRetired])
+        .change(Admin, changing!(agents::resume), &[AgentRetired])
+        .change(Admin, changing!(agents::retire), &[AgentRetired])
+        .change(Person, changing!(agents::cancel), &[NoOpenCycle])
+        .list(Admin, listing!(calls::open), &[])
+        .change(Admin, changing!(calls::cancel), &[CallOver])
+        .change(Service, changing!(events::send), &[AgentRetired, InboxFull])
+        .read(Admin, doc!(events::get), &[])
+        .change(Admin, changing!(events::cancel), &[EventState, EventTaken])
+        .change(Admin, changing!(events::retry), &[EventState, EventTaken, AgentRetired, InboxFull])
+        .change(Admin, changing!(events::drop_event), &[EventState, EventTaken])
+        .list(Admin, listing!(events::inbox), &[])
+        .list(Admin, listing!(history::runs), &[])
+        .read(Admin, doc!(history::run), &[])
+        .read(Admin, doc!(history::sent_context), &[])
+        .list(Admin, listing!(history::consciousness), &[])
+        .read(Admin, doc!(history::facts), &[])
+        .read(Admin, doc!(history::context), &[NoSuchModel])
+        .read(Admin, doc!(history::recall), &[BadValue])
+        .list(Admin, listing!(memories::list_memories), &[])
+        .change(Admin, changing!(memories::set_memory), &[AgentRetired, MemoriesFull, PinnedMemoriesFull])
+        .change(Admin, changing!(memories::delete_memory), &[AgentRetired])
+        .list(Admin, listing!(plans::list_plans), &[])
+        .change(Admin, changing!(plans::set_plan), &[BadPlan, AgentRetired, PlansFull])
+        .read(Admin, doc!(plans::get_plan), &[])
+        .change(Admin, changing!(plans::delete_plan), &[AgentRetired, PlanOfConfig])
+        .change(Admin, changing!(guard::clear), &[CycleOpen])
+        .list(Admin, listing!(tools::list_tools), &[])
+        .read(Admin, doc!(tools::get_tool), &[])
+        .change(Admin, changing!(tools::put_tool), &[BadTool, ToolOfFile])
+        .change(Admin, changing!(tools::delete_tool), &[BadTool, ToolOfFile])
+        .change(Admin, changing!(tools::try_tool), &[BadTool, BadValue])
+        .keyless(Worker, doc!(workers::claim), CLAIM, &[BadTool, BadValue, NotFound, WorkerVersion])
+        .keyless(Worker, doc!(workers::renew), AGAIN, &[ClaimLost, NotFound])
+        .keyless(Worker, doc!(workers::finish), AGAIN, &[BadValue, ClaimLost, NotFound])
+        .list(Admin, listing!(mcp::list_servers), &[])
+        .read(Admin, doc!(mcp::get_server), &[])
+        .keyless(Admin, doc!(mcp::ask), AGAIN, &[McpFailed])
+        .change(Admin, changing!(mcp::approve), &[McpFailed, McpChanged, BadTool])
+        .read(Admin, doc!(recent::list), &[NotFound])
+        .read(Admin, doc!(streams::server_stream), &[])
+        .read(Admin, doc!(streams::agent), &[BadHeader])
+        .change(Admin, changing!(entities::create), &[BadHandle, NameTaken])
+        .list(Admin, listing!(entities::list), &[])
+        .read(Admin, doc!(entities::get), &[])
+        .change(Admin, changing!(keys::create), &[NotFound, NotHuman])
+        .list(Admin, listing!(keys::list), &[])
+        .change(Admin, changing!(keys::rotate), &[KeyOver])
+        .change(Admin, changing!(keys::revoke), &[])
+        .change(Admin, changing!(spaces::open), &[BadHandle, NameTaken, NotFound, SpaceFull])
+        .list(Person, listing!(spaces::list), &[])
+        .read(Member, doc!(spaces::get), &[])
+        .change(Admin, changing!(spaces::change_space), &[])
+        .change(Admin, changing!(spaces::close), &[])
+        .change(Admin, changing!(spaces::reopen), &[NameTaken])
+        .list(Member, listing!(spaces::members), &[])
+        .change(Admin, changing!(spaces::add_member), &[SpaceFull])
+        .change(Admin, changing!(spaces::remove_member), &[])
+        .change(
             Member,
-            doc!(messages::post_message),
+            changing!(messages::post_message),
             &[
                 BadId,
                 IdTaken,
@@ -168,9 +176,9 @@ pub(crate) fn all(routes: Routes) -> Routes {
                 InboxFull,
             ],
         )
-        .add(Member, doc!(messages::list), &[])
-        .add(Person, doc!(messages::get), &[])
-        .add(Member, doc!(streams::space), &[BadHeader])
+        .list(Member, listing!(messages::list), &[])
+        .read(Person, doc!(messages::get), &[])
+        .read(Member, doc!(streams::space), &[BadHeader])
 }
 
 /// Adds the routes of hooks.
@@ -181,14 +189,15 @@ fn hooks(routes: Routes) -> Routes {
     };
     use Access::{Admin, Signed};
     routes
-        .add(Admin, doc!(hooks::list_hooks), &[])
-        .add(Admin, doc!(hooks::get_hook), &[])
-        .add(Admin, doc!(hooks::put_hook), &[BadHook, BadHandle, NotFound])
-        .add(Admin, doc!(hooks::delete_hook), &[])
-        .add(Admin, doc!(hooks::list_deliveries), &[])
-        .add(
+        .list(Admin, listing!(hooks::list_hooks), &[])
+        .read(Admin, doc!(hooks::get_hook), &[])
+        .change(Admin, changing!(hooks::put_hook), &[BadHook, BadHandle, NotFound])
+        .change(Admin, changing!(hooks::delete_hook), &[])
+        .list(Admin, listing!(hooks::list_deliveries), &[])
+        .keyless(
             Signed,
             doc!(hooks::deliver),
+            DELIVERY,
             &[
                 SignatureMissing,
                 SignatureInvalid,
@@ -211,12 +220,22 @@ fn targets(routes: Routes) -> Routes {
     use crate::problem::Code::{AgentRetired, BadHandle, BadTarget, NotFound};
     use Access::Admin;
     routes
-        .add(Admin, doc!(targets::list_targets), &[])
-        .add(Admin, doc!(targets::get_target), &[])
-        .add(Admin, doc!(targets::put_target), &[BadTarget, BadHandle, NotFound, AgentRetired])
-        .add(Admin, doc!(targets::delete_target), &[])
-        .add(Admin, doc!(targets::list_dead), &[])
-        .add(Admin, doc!(targets::retry_dead), &[])
+        .list(Admin, listing!(targets::list_targets), &[])
+        .read(Admin, doc!(targets::get_target), &[])
+        .change(Admin, changing!(targets::put_target), &[BadTarget, BadHandle, NotFound, AgentRetired])
+        .change(Admin, changing!(targets::delete_target), &[])
+        .list(Admin, listing!(targets::list_dead), &[])
+        .change(Admin, changing!(targets::retry_dead), &[])
+}
+
+/// What a filter names, or `None` if the caller sees nothing of it: for a person, what does not exist is the same as what is not
+/// theirs to see.
+fn wanted<T>(caller: &Caller, found: Result<T, Problem>) -> Result<Option<T>, Problem> {
+    match found {
+        Ok(found) => Ok(Some(found)),
+        Err(problem) if problem.code() == Code::NotFound && !caller.is_operator() => Ok(None),
+        Err(problem) => Err(problem),
+    }
 }
 
 /// The problem of a denied request, with handles in place of ids: people know agents and spaces by those.

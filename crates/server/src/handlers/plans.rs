@@ -10,23 +10,25 @@ use uuid::Uuid;
 use super::agents::find_agent;
 use super::refused;
 use crate::app_state::SharedState;
-use crate::auth::Caller;
-use crate::extract::{Body, Idempotency, PathParam, run_to_completion};
-use crate::once;
+use crate::extract::{Exact, Named, PathParam, Sent, run_to_completion};
+use crate::listing::{List, Listed};
+use crate::once::{Change, Done};
 use crate::problem::{Code, Problem, WriteResponse};
-use api::{NewPlanJson, PageJson, PlanJson};
+use api::{NewPlanJson, PageJson, PageQuery, PlanJson};
 
 /// Lists the plans of an agent that will fire, the next one first: its own, those of operators and those of its config.
 #[utoipa::path(get, path = "/v1/agents/{agent}/plans", tag = "agents",
-    params(("agent" = String, Path, description = "Id or handle.")),
-    responses((status = 200, description = "All plans in one page.", body = PageJson<PlanJson>)))]
+    params(("agent" = String, Path, description = "Id or handle."), PageQuery),
+    responses((status = 200, description = "A page of plans.", body = PageJson<PlanJson>)))]
 pub(super) async fn list_plans(
     State(app): SharedState,
-    PathParam(name): PathParam<String>,
-) -> Result<Json<PageJson<PlanJson>>, Problem> {
+    PathParam(name): PathParam<Named>,
+    list: List<PageQuery>,
+) -> Result<Listed<PlanJson>, Problem> {
     let agent = find_agent(&app, &name).await?.id;
     let plans = app.ports.reader.plans(agent).await?;
-    Ok(Json(PageJson { items: plans.into_iter().map(PlanJson::from).collect(), next: None }))
+    let page = list.cut(plans, |plan| plan.id.to_string(), |_| 0);
+    Ok(list.answer(page, PlanJson::from))
 }
 
 /// Sets a plan, in place of the operators' plan of the same name if there is one. Each time it fires, the agent gets an event of
@@ -37,26 +39,19 @@ pub(super) async fn list_plans(
               (status = 200, description = "The plan was set before by this request.", body = PlanJson)))]
 pub(super) async fn set_plan(
     State(app): SharedState,
-    PathParam(name): PathParam<String>,
-    caller: Caller,
-    idempotency: Idempotency,
-    body: Body<NewPlanJson>,
-) -> Result<WriteResponse<PlanJson>, Problem> {
+    PathParam(name): PathParam<Named>,
+    Change { body: Sent(new), once }: Change<Sent<NewPlanJson>>,
+) -> Result<Done<WriteResponse<PlanJson>>, Problem> {
     let agent = find_agent(&app, &name).await?.id;
-    let request = idempotency.request(caller.principal(), &format!("plan {agent}"), &body.raw);
-    let terms = PlanTerms::from(body.value);
+    let terms = PlanTerms::from(new);
     let fresh = app.ports.ids.uuid();
     let new = move |id, now| {
         let plan = terms.plan(PlanId(id), None, PlanSource::Operator, now);
         plan.map_err(|why| Problem::new(Code::BadPlan, why.to_string()))
     };
-    // Without a key, a wrong plan is refused before anything is noted.
-    if request.is_none() {
-        new(fresh, app.ports.clock.now())?;
-    }
     run_to_completion(async move {
         let app = &app;
-        let make = |id| async move {
+        let make = async move |id| {
             let plan = new(id, app.ports.clock.now())?;
             let set = match app.ports.registry.change_plan(agent, PlanChange::Set(plan.clone())).await {
                 Ok(set) => {
@@ -68,9 +63,8 @@ pub(super) async fn set_plan(
             };
             Ok(WriteResponse::Created(format!("/v1/agents/{agent}/plans/{}", set.id), set.into()))
         };
-        let find =
-            |id: Uuid| async move { Ok(app.ports.reader.plan(agent, PlanId(id)).await?.map(PlanJson::from)) };
-        once::create(app, request, fresh, make, find).await
+        let find = async |id: Uuid| Ok(app.ports.reader.plan(agent, PlanId(id)).await?.map(PlanJson::from));
+        once.create(fresh, make, find).await
     })
     .await
 }
@@ -81,7 +75,7 @@ pub(super) async fn set_plan(
     responses((status = 200, description = "The plan.", body = PlanJson)))]
 pub(super) async fn get_plan(
     State(app): SharedState,
-    PathParam((name, plan)): PathParam<(String, String)>,
+    PathParam((name, plan)): PathParam<(Named, Exact)>,
 ) -> Result<Json<PlanJson>, Problem> {
     let agent = find_agent(&app, &name).await?.id;
     let missing = || Problem::not_found("plan", &plan);
@@ -96,15 +90,17 @@ pub(super) async fn get_plan(
     responses((status = 204, description = "The plan is deleted.")))]
 pub(super) async fn delete_plan(
     State(app): SharedState,
-    PathParam((name, plan)): PathParam<(String, String)>,
-) -> Result<WriteResponse<PlanJson>, Problem> {
+    PathParam((name, plan)): PathParam<(Named, Exact)>,
+    Change { once, .. }: Change<()>,
+) -> Result<Done<WriteResponse<PlanJson>>, Problem> {
     let agent = find_agent(&app, &name).await?.id;
     let id: PlanId = plan.parse().map_err(|_| Problem::not_found("plan", &plan))?;
     run_to_completion(async move {
-        match app.ports.registry.change_plan(agent, PlanChange::Delete(id)).await {
+        let run = async || match app.ports.registry.change_plan(agent, PlanChange::Delete(id)).await {
             Ok(_) => Ok(WriteResponse::Removed),
             Err(error) => Err(refused(&app, error).await),
-        }
+        };
+        once.change(run, async || Ok(WriteResponse::Removed)).await
     })
     .await
 }

@@ -16,11 +16,11 @@ use super::entities::find_entity;
 use super::refused;
 use crate::app_state::{AppState, SharedState};
 use crate::auth::{Caller, InSpace, membership};
-use crate::extract::{Body, Idempotency, PathParam, Query, bounded_text, run_to_completion};
-use crate::listing::Listing;
-use crate::once;
+use crate::extract::{Named, PathParam, Sent, bounded_text, run_to_completion};
+use crate::listing::{List, Listed};
+use crate::once::{Change, Done, Once};
 use crate::problem::{Code, Problem, WriteResponse};
-use api::{MemberJson, NewMember, NewSpaceJson, PageJson, SpaceChangeJson, SpaceJson, SpaceQuery};
+use api::{MemberJson, NewMember, NewSpaceJson, PageJson, PageQuery, SpaceChangeJson, SpaceJson, SpaceQuery};
 
 /// Opens a space.
 #[utoipa::path(post, path = "/v1/spaces", tag = "spaces", request_body = NewSpaceJson,
@@ -28,12 +28,9 @@ use api::{MemberJson, NewMember, NewSpaceJson, PageJson, SpaceChangeJson, SpaceJ
               (status = 200, description = "The space was opened before by this request.", body = SpaceJson)))]
 pub(super) async fn open(
     State(app): SharedState,
-    caller: Caller,
-    idempotency: Idempotency,
-    body: Body<NewSpaceJson>,
-) -> Result<WriteResponse<SpaceJson>, Problem> {
-    let request = idempotency.request(caller.principal(), "space", &body.raw);
-    let NewSpaceJson { name, display_name, description, wake_on, members } = body.value;
+    Change { body: Sent(new), once }: Change<Sent<NewSpaceJson>>,
+) -> Result<Done<WriteResponse<SpaceJson>>, Problem> {
+    let NewSpaceJson { name, display_name, description, wake_on, members } = new;
     let name = handle(&name)?;
     if members.len() > limits::SPACE_MEMBERS_MAX {
         let detail =
@@ -64,15 +61,14 @@ pub(super) async fn open(
     };
     run_to_completion(async move {
         let app = &app;
-        let make = |id| async move {
+        let make = async move |id| {
             let new = agent::port::NewSpace { id: SpaceId(id), ..new };
             let created = app.ports.registry.open_space(new).await?;
             let location = format!("/v1/spaces/{}", created.id);
             Ok(WriteResponse::Created(location, created.into()))
         };
-        let find =
-            |id: Uuid| async move { Ok(app.ports.reader.space(id.to_string()).await?.map(SpaceJson::from)) };
-        once::create(app, request, fresh, make, find).await
+        let find = async |id: Uuid| Ok(app.ports.reader.space(id.to_string()).await?.map(SpaceJson::from));
+        once.create(fresh, make, find).await
     })
     .await
 }
@@ -83,11 +79,9 @@ pub(super) async fn open(
 pub(super) async fn list(
     State(app): SharedState,
     caller: Caller,
-    Query(query): Query<SpaceQuery>,
-) -> Result<Json<PageJson<SpaceJson>>, Problem> {
-    let name = format!("spaces of {}", caller.principal());
-    let list = Listing::new(name, &query, query.cursor.as_deref(), query.limit)?;
-    let found = app.ports.reader.spaces(caller.entity(), query.closed, list.page.clone()).await?;
+    list: List<SpaceQuery>,
+) -> Result<Listed<SpaceJson>, Problem> {
+    let found = app.ports.reader.spaces(caller.entity(), list.filters.closed, list.page.clone()).await?;
     Ok(list.answer(found, SpaceJson::from))
 }
 
@@ -105,10 +99,10 @@ pub(super) async fn get(InSpace(space): InSpace) -> Json<SpaceJson> {
     responses((status = 200, description = "The space as it is now.", body = SpaceJson)))]
 pub(super) async fn change_space(
     State(app): SharedState,
-    PathParam(name): PathParam<String>,
-    body: Body<SpaceChangeJson>,
-) -> Result<Json<SpaceJson>, Problem> {
-    let SpaceChangeJson { display_name, description, wake_on } = body.value;
+    PathParam(name): PathParam<Named>,
+    Change { body: Sent(change), once }: Change<Sent<SpaceChangeJson>>,
+) -> Result<Done<Json<SpaceJson>>, Problem> {
+    let SpaceChangeJson { display_name, description, wake_on } = change;
     let bounded =
         |field, value: Option<String>, max| value.map(|value| bounded_text(field, value, max)).transpose();
     let change = agent::port::SpaceChange {
@@ -117,7 +111,11 @@ pub(super) async fn change_space(
         wake_on: parse_wake_on(wake_on)?,
     };
     let id = find_space(&app, &name).await?.id;
-    run_to_completion(async move { Ok(Json(app.ports.registry.amend_space(id, change).await?.into())) }).await
+    run_to_completion(async move {
+        let run = async || Ok(Json(app.ports.registry.amend_space(id, change).await?.into()));
+        once.change(run, async || read(&app, id).await).await
+    })
+    .await
 }
 
 /// Closes a space to new messages. Its history stays readable, and another space may take its handle.
@@ -126,11 +124,10 @@ pub(super) async fn change_space(
     responses((status = 200, description = "The space as it is now.", body = SpaceJson)))]
 pub(super) async fn close(
     State(app): SharedState,
-    PathParam(name): PathParam<String>,
-    caller: Caller,
-    key: Idempotency,
-) -> Result<Json<SpaceJson>, Problem> {
-    set_closed(app, &name, (caller, key), true).await
+    PathParam(name): PathParam<Named>,
+    Change { once, .. }: Change<()>,
+) -> Result<Done<Json<SpaceJson>>, Problem> {
+    set_closed(app, &name, once, true).await
 }
 
 /// Opens a closed space again, with its history, its members and its handle.
@@ -139,42 +136,43 @@ pub(super) async fn close(
     responses((status = 200, description = "The space as it is now.", body = SpaceJson)))]
 pub(super) async fn reopen(
     State(app): SharedState,
-    PathParam(name): PathParam<String>,
-    caller: Caller,
-    key: Idempotency,
-) -> Result<Json<SpaceJson>, Problem> {
-    set_closed(app, &name, (caller, key), false).await
+    PathParam(name): PathParam<Named>,
+    Change { once, .. }: Change<()>,
+) -> Result<Done<Json<SpaceJson>>, Problem> {
+    set_closed(app, &name, once, false).await
 }
 
 async fn set_closed(
     app: Arc<AppState>,
     name: &str,
-    (caller, key): (Caller, Idempotency),
+    once: Once,
     closed: bool,
-) -> Result<Json<SpaceJson>, Problem> {
+) -> Result<Done<Json<SpaceJson>>, Problem> {
     let id = find_space(&app, name).await?.id;
-    let act = if closed { "close" } else { "reopen" };
-    let request = key.request(caller.principal(), &format!("{act} {id}"), &[]);
     run_to_completion(async move {
-        let run = async || Ok((id.0, Json(app.ports.registry.set_space_closed(id, closed).await?.into())));
-        let again = async |_| Ok(Json(find_space(&app, &id.to_string()).await?.into()));
-        once::change(&app, request, run, again).await
+        let run = async || Ok(Json(app.ports.registry.set_space_closed(id, closed).await?.into()));
+        once.change(run, async || read(&app, id).await).await
     })
     .await
 }
 
+async fn read(app: &AppState, id: SpaceId) -> Result<Json<SpaceJson>, Problem> {
+    Ok(Json(find_space(app, &id.to_string()).await?.into()))
+}
+
 /// Lists the members of a space, in the order in which they were added.
 #[utoipa::path(get, path = "/v1/spaces/{space}/members", tag = "spaces",
-    params(("space" = String, Path, description = "Id or handle.")),
-    responses((status = 200, description = "All members in one page.", body = PageJson<MemberJson>)))]
+    params(("space" = String, Path, description = "Id or handle."), PageQuery),
+    responses((status = 200, description = "A page of members.", body = PageJson<MemberJson>)))]
 pub(super) async fn members(
     State(app): SharedState,
     caller: Caller,
     InSpace(space): InSpace,
-) -> Result<Json<PageJson<MemberJson>>, Problem> {
+    list: List<PageQuery>,
+) -> Result<Listed<MemberJson>, Problem> {
     let members = app.ports.reader.members(space.id).await?;
-    let shown = |member| MemberJson::shown(member, caller.is_operator(), caller.entity());
-    Ok(Json(PageJson { items: members.into_iter().map(shown).collect(), next: None }))
+    let page = list.cut(members, |member| member.entity.id.to_string(), |_| 0);
+    Ok(list.answer(page, |member| MemberJson::shown(member, caller.is_operator(), caller.entity())))
 }
 
 /// Adds a member to a space. Adding a member again changes its role.
@@ -183,15 +181,12 @@ pub(super) async fn members(
     responses((status = 200, description = "The member.", body = MemberJson)))]
 pub(super) async fn add_member(
     State(app): SharedState,
-    PathParam(name): PathParam<String>,
-    caller: Caller,
-    key: Idempotency,
-    body: Body<NewMember>,
-) -> Result<Json<MemberJson>, Problem> {
+    PathParam(name): PathParam<Named>,
+    Change { body: Sent(new), once }: Change<Sent<NewMember>>,
+) -> Result<Done<Json<MemberJson>>, Problem> {
     let space = find_space(&app, &name).await?;
-    let entity = find_entity(&app, &body.value.entity).await?;
-    let request = key.request(caller.principal(), &format!("member {}", space.id), &body.raw);
-    let role = body.value.role.unwrap_or_else(|| agent::entity::Member::ROLE.to_owned());
+    let entity = find_entity(&app, &new.entity).await?;
+    let role = new.role.unwrap_or_else(|| agent::entity::Member::ROLE.to_owned());
     let role = bounded_text("role", role, limits::DISPLAY_NAME_MAX_BYTES)?;
     let now = app.ports.clock.now();
     run_to_completion(async move {
@@ -206,9 +201,9 @@ pub(super) async fn add_member(
                 Err(error) => return Err(refused(&app, error).await),
             };
             publish_member(&app, space.id, entity.id, true, rev);
-            Ok((entity.id.0, read().await?))
+            read().await
         };
-        once::change(&app, request, run, async |_| read().await).await
+        once.change(run, async || read().await).await
     })
     .await
 }
@@ -220,18 +215,22 @@ pub(super) async fn add_member(
     responses((status = 204, description = "The member is removed.")))]
 pub(super) async fn remove_member(
     State(app): SharedState,
-    PathParam((name, entity)): PathParam<(String, String)>,
-) -> Result<WriteResponse<MemberJson>, Problem> {
+    PathParam((name, entity)): PathParam<(Named, Named)>,
+    Change { once, .. }: Change<()>,
+) -> Result<Done<WriteResponse<MemberJson>>, Problem> {
     let space = find_space(&app, &name).await?;
     let entity = find_entity(&app, &entity).await?;
     run_to_completion(async move {
-        let removed = app.ports.registry.remove_member(space.id, entity.id).await;
-        let rev = removed.map_err(|error| match error {
-            RegistryError::Denied(Denial::NotMember { .. }) => Problem::not_found("member", &entity.name),
-            other => other.into(),
-        })?;
-        publish_member(&app, space.id, entity.id, false, rev);
-        Ok(WriteResponse::Removed)
+        let run = async || {
+            let removed = app.ports.registry.remove_member(space.id, entity.id).await;
+            let rev = removed.map_err(|error| match error {
+                RegistryError::Denied(Denial::NotMember { .. }) => Problem::not_found("member", &entity.name),
+                other => other.into(),
+            })?;
+            publish_member(&app, space.id, entity.id, false, rev);
+            Ok(WriteResponse::Removed)
+        };
+        once.change(run, async || Ok(WriteResponse::Removed)).await
     })
     .await
 }
@@ -250,7 +249,7 @@ fn parse_wake_on(wake_on: Option<String>) -> Result<Option<WakeOn>, Problem> {
     wake_on.map(read).transpose()
 }
 
-async fn find_space(app: &AppState, name: &str) -> Result<agent::entity::Space, Problem> {
+pub(super) async fn find_space(app: &AppState, name: &str) -> Result<agent::entity::Space, Problem> {
     let found = app.ports.reader.space(name.to_owned()).await?;
     found.ok_or_else(|| Problem::not_found("space", name))
 }

@@ -8,7 +8,7 @@ use axum::response::Response;
 use super::agents::find_agent;
 use crate::app_state::SharedState;
 use crate::auth::{Caller, InSpace};
-use crate::extract::PathParam;
+use crate::extract::{Named, PathParam};
 use crate::frames::{AgentFrame, ServerFrame, SpaceFrame};
 use crate::problem::Problem;
 use crate::stream::{Subject, last_seen, open};
@@ -65,7 +65,7 @@ pub(super) async fn space(
 pub(super) async fn agent(
     State(app): SharedState,
     caller: Caller,
-    PathParam(name): PathParam<String>,
+    PathParam(name): PathParam<Named>,
     headers: HeaderMap,
     takeover: Option<Extension<SocketTakeover>>,
 ) -> Result<Response, Problem> {

@@ -3,30 +3,32 @@
 use std::collections::BTreeMap;
 
 use agent::limits;
-use agent::port::{NewsKind, NewsOf, StoredTarget, TargetState};
+use agent::port::{NewsKind, NewsOf, Page, StoredTarget, TargetState};
 use axum::Json;
 use axum::extract::State;
 
 use super::agents::{find_living_agent, handle_of};
 use crate::app_state::{AppState, SharedState};
-use crate::auth::Caller;
-use crate::extract::{Body, Idempotency, MaybeBody, PathParam, Query, run_to_completion};
-use crate::once;
+use crate::extract::{Named, Optional, PathParam, Sent, run_to_completion};
+use crate::listing::{List, Listed};
+use crate::once::{Change, Done};
 use crate::problem::{Code, Problem, WriteResponse};
 use api::{DeadDelivery, DeliveriesRetried, DeliveryRetry, NewTargetJson, PageJson, PageQuery, TargetJson};
 
 /// Lists all targets by name.
 #[utoipa::path(get, path = "/v1/targets", tag = "targets", params(PageQuery),
-    responses((status = 200, description = "All targets, in one page.", body = PageJson<TargetJson>)))]
+    responses((status = 200, description = "A page of targets.", body = PageJson<TargetJson>)))]
 pub(super) async fn list_targets(
     State(app): SharedState,
-    Query(_query): Query<PageQuery>,
-) -> Result<Json<PageJson<TargetJson>>, Problem> {
+    list: List<PageQuery>,
+) -> Result<Listed<TargetJson>, Problem> {
+    let all = app.ports.target_book.targets().await?;
+    let Page { items: found, next } = list.cut(all, |state| state.target.name.clone(), |_| 0);
     let mut items = Vec::new();
-    for state in app.ports.target_book.targets().await? {
+    for state in found {
         items.push(target_json(&app, state).await?);
     }
-    Ok(Json(PageJson { items, next: None }))
+    Ok(list.answer(Page { items, next }, |target| target))
 }
 
 /// Returns a target.
@@ -35,7 +37,7 @@ pub(super) async fn list_targets(
     responses((status = 200, description = "The target.", body = TargetJson)))]
 pub(super) async fn get_target(
     State(app): SharedState,
-    PathParam(name): PathParam<String>,
+    PathParam(name): PathParam<Named>,
 ) -> Result<Json<TargetJson>, Problem> {
     let state = find(&app, &name).await?;
     Ok(Json(target_json(&app, state).await?))
@@ -48,11 +50,11 @@ pub(super) async fn get_target(
     responses((status = 200, description = "The target as it is now.", body = TargetJson)))]
 pub(super) async fn put_target(
     State(app): SharedState,
-    PathParam(name): PathParam<String>,
-    body: Body<NewTargetJson>,
-) -> Result<Json<TargetJson>, Problem> {
+    PathParam(name): PathParam<Named>,
+    Change { body: Sent(new), once }: Change<Sent<NewTargetJson>>,
+) -> Result<Done<Json<TargetJson>>, Problem> {
     let name = agent::entity::handle(&name)?;
-    let NewTargetJson { url, secrets, on, space, agent, allow } = body.value;
+    let NewTargetJson { url, secrets, on, space, agent, allow } = new;
     let of = match (space, agent) {
         (Some(space), None) => {
             let found = app.ports.reader.space(space.clone()).await?;
@@ -64,21 +66,23 @@ pub(super) async fn put_target(
     let on = kinds(&on, of)?;
     let target = StoredTarget { name, url, secrets, allow, on, of, off: None, at: app.ports.clock.now() };
     app.ports.courier.check(&target).map_err(|why| bad(&why))?;
-    let put = run_to_completion(async move {
-        let _one_at_a_time = app.ports.declaring.lock().await;
-        let stored = app.ports.target_book.targets().await?;
-        if stored.len() >= limits::TARGETS_MAX && stored.iter().all(|other| other.target.name != target.name)
-        {
-            return Err(
-                bad(&format!("wanted at most {} targets", limits::TARGETS_MAX)).hint("remove some first")
-            );
-        }
+    run_to_completion(async move {
         let name = target.name.clone();
-        app.ports.target_book.put_target(target).await?;
-        let state = find(&app, &name).await?;
-        target_json(&app, state).await
-    });
-    put.await.map(Json)
+        let read = async || target_json(&app, find(&app, &name).await?).await.map(Json);
+        let run = async || {
+            let _one_at_a_time = app.ports.declaring.lock().await;
+            let stored = app.ports.target_book.targets().await?;
+            let is_new = stored.iter().all(|other| other.target.name != target.name);
+            if stored.len() >= limits::TARGETS_MAX && is_new {
+                let why = format!("wanted at most {} targets", limits::TARGETS_MAX);
+                return Err(bad(&why).hint("remove some first"));
+            }
+            app.ports.target_book.put_target(target).await?;
+            read().await
+        };
+        once.change(run, async || read().await).await
+    })
+    .await
 }
 
 /// Removes a target with all that waits for it.
@@ -87,27 +91,32 @@ pub(super) async fn put_target(
     responses((status = 204, description = "There is no such target any more.")))]
 pub(super) async fn delete_target(
     State(app): SharedState,
-    PathParam(name): PathParam<String>,
-) -> Result<WriteResponse<TargetJson>, Problem> {
-    let deleted = run_to_completion(async move {
-        let found = app.ports.target_book.delete_target(name.to_lowercase()).await?;
-        if found { Ok(()) } else { Err(Problem::not_found("target", &name)) }
-    });
-    deleted.await.map(|()| WriteResponse::Removed)
+    PathParam(name): PathParam<Named>,
+    Change { once, .. }: Change<()>,
+) -> Result<Done<WriteResponse<TargetJson>>, Problem> {
+    run_to_completion(async move {
+        let run = async || match app.ports.target_book.delete_target(name.to_string()).await? {
+            true => Ok(WriteResponse::Removed),
+            false => Err(Problem::not_found("target", &name)),
+        };
+        once.change(run, async || Ok(WriteResponse::Removed)).await
+    })
+    .await
 }
 
 /// Lists the deliveries to a target that were given up, oldest first: the last 1 000.
 #[utoipa::path(get, path = "/v1/targets/{target}/dead", tag = "targets",
     params(("target" = String, Path, description = "Name of the target."), PageQuery),
-    responses((status = 200, description = "The deliveries, in one page.", body = PageJson<DeadDelivery>)))]
+    responses((status = 200, description = "A page of deliveries.", body = PageJson<DeadDelivery>)))]
 pub(super) async fn list_dead(
     State(app): SharedState,
-    PathParam(name): PathParam<String>,
-    Query(_query): Query<PageQuery>,
-) -> Result<Json<PageJson<DeadDelivery>>, Problem> {
+    PathParam(name): PathParam<Named>,
+    list: List<PageQuery>,
+) -> Result<Listed<DeadDelivery>, Problem> {
     let state = find(&app, &name).await?;
     let dead = app.ports.target_book.dead_deliveries(state.target.name).await?;
-    Ok(Json(PageJson { items: dead.into_iter().map(DeadDelivery::from).collect(), next: None }))
+    let page = list.cut(dead, |one| one.id.clone(), |one| one.body.len());
+    Ok(list.answer(page, DeadDelivery::from))
 }
 
 /// Sends dead deliveries again, before everything that happened later.
@@ -116,23 +125,17 @@ pub(super) async fn list_dead(
     responses((status = 200, description = "They wait again.", body = DeliveriesRetried)))]
 pub(super) async fn retry_dead(
     State(app): SharedState,
-    PathParam(name): PathParam<String>,
-    caller: Caller,
-    key: Idempotency,
-    MaybeBody(wanted): MaybeBody<DeliveryRetry>,
-) -> Result<Json<DeliveriesRetried>, Problem> {
+    PathParam(name): PathParam<Named>,
+    Change { body: Optional(wanted), once }: Change<Optional<DeliveryRetry>>,
+) -> Result<Done<Json<DeliveriesRetried>>, Problem> {
     let target = find(&app, &name).await?.target.name;
-    let act = format!("retry deliveries {target} {:?}", wanted.id);
-    let request = key.request(caller.principal(), &act, &[]);
     run_to_completion(async move {
-        let fresh = app.ports.ids.uuid();
         let run = async || {
             let (book, now) = (&app.ports.target_book, app.ports.clock.now());
             let retried = book.retry_deliveries(target, wanted.id, now).await?;
-            Ok((fresh, Json(DeliveriesRetried { retried })))
+            Ok(DeliveriesRetried { retried })
         };
-        // Nothing is dead any more that the first request has sent again.
-        once::change(&app, request, run, async |_| Ok(Json(DeliveriesRetried { retried: 0 }))).await
+        once.answer(run).await
     })
     .await
 }
@@ -168,9 +171,8 @@ fn kinds(names: &[String], of: NewsOf) -> Result<Vec<NewsKind>, Problem> {
 }
 
 async fn find(app: &AppState, name: &str) -> Result<TargetState, Problem> {
-    let lower = name.to_lowercase();
     let all = app.ports.target_book.targets().await?;
-    let found = all.into_iter().find(|state| state.target.name == lower);
+    let found = all.into_iter().find(|state| state.target.name == name);
     found.ok_or_else(|| Problem::not_found("target", name))
 }
 

@@ -1,7 +1,6 @@
 //! The tools of the server, as operators see, declare and try them.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use agent::call::{Effect, Outcome, Runner, head_and_tail};
 use agent::changes::Inward;
@@ -9,7 +8,7 @@ use agent::event::Trust;
 use agent::id::{AgentId, CallId, CycleId, RootId};
 use agent::life::Facts;
 use agent::limits;
-use agent::port::{NoGate, StoredTool, ToolContext};
+use agent::port::{NoGate, StoredTool, Tool, ToolContext};
 use axum::Json;
 use axum::extract::State;
 use runtime::DeclareError;
@@ -17,21 +16,28 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use crate::app_state::{AppState, SharedState};
-use crate::extract::{Body, PathParam, Query, run_to_completion};
+use crate::extract::{Exact, PathParam, Sent, run_to_completion};
+use crate::listing::{List, Listed};
+use crate::once::{Change, Done};
 use crate::problem::{Code, Problem, WriteResponse};
 use api::{PageJson, PageQuery, ToolJson, ToolTrial, ToolTried, ToolWorkersJson};
 
 /// Lists all tools: the prebuilt ones, then the declared ones by name.
 #[utoipa::path(get, path = "/v1/tools", tag = "tools", params(PageQuery),
-    responses((status = 200, description = "All tools, in one page.", body = PageJson<ToolJson>)))]
+    responses((status = 200, description = "A page of tools.", body = PageJson<ToolJson>)))]
 pub(super) async fn list_tools(
     State(app): SharedState,
-    Query(_query): Query<PageQuery>,
-) -> Result<Json<PageJson<ToolJson>>, Problem> {
+    list: List<PageQuery>,
+) -> Result<Listed<ToolJson>, Problem> {
     let stored = stored(&app).await?;
-    let names = app.ports.toolbox.names().into_iter();
-    let items = names.filter_map(|name| tool_json(&app, &name, &stored)).collect();
-    Ok(Json(PageJson { items, next: None }))
+    let all: Vec<ToolJson> =
+        app.ports.toolbox.names().iter().filter_map(|name| tool_json(&app, name, &stored)).collect();
+    let bytes = |tool: &ToolJson| {
+        let declaration = tool.declaration.as_ref().map_or(0, |declaration| declaration.to_string().len());
+        tool.description.len() + tool.input.to_string().len() + declaration
+    };
+    let page = list.cut(all, |tool| tool.name.clone(), bytes);
+    Ok(list.answer(page, |tool| tool))
 }
 
 /// Returns a tool.
@@ -40,7 +46,7 @@ pub(super) async fn list_tools(
     responses((status = 200, description = "The tool.", body = ToolJson)))]
 pub(super) async fn get_tool(
     State(app): SharedState,
-    PathParam(name): PathParam<String>,
+    PathParam(Exact(name)): PathParam<Exact>,
 ) -> Result<Json<ToolJson>, Problem> {
     let stored = stored(&app).await?;
     tool_json(&app, &name, &stored).map(Json).ok_or_else(|| Problem::not_found("tool", &name))
@@ -52,10 +58,9 @@ pub(super) async fn get_tool(
     responses((status = 200, description = "The tool as it is now.", body = ToolJson)))]
 pub(super) async fn put_tool(
     State(app): SharedState,
-    PathParam(name): PathParam<String>,
-    body: Body<Value>,
-) -> Result<Json<ToolJson>, Problem> {
-    let mut declaration = body.value;
+    PathParam(Exact(name)): PathParam<Exact>,
+    Change { body: Sent(mut declaration), once }: Change<Sent<Value>>,
+) -> Result<Done<Json<ToolJson>>, Problem> {
     if let Some(map) = declaration.as_object_mut() {
         map.entry("name").or_insert_with(|| name.clone().into());
     }
@@ -68,9 +73,18 @@ pub(super) async fn put_tool(
     refuse_of_file(&stored(&app).await?, &name)?;
     let at = app.ports.clock.now();
     let tool = StoredTool { name: name.clone(), declaration: checked.declaration, file: None, at };
-    change(&app, vec![tool], Vec::new()).await?;
-    let stored = stored(&app).await?;
-    tool_json(&app, &name, &stored).map(Json).ok_or_else(|| Problem::not_found("tool", &name))
+    run_to_completion(async move {
+        let read = async || {
+            let stored = stored(&app).await?;
+            tool_json(&app, &name, &stored).map(Json).ok_or_else(|| Problem::not_found("tool", &name))
+        };
+        let run = async || {
+            change(&app, vec![tool], Vec::new()).await?;
+            read().await
+        };
+        once.change(run, async || read().await).await
+    })
+    .await
 }
 
 /// Removes a declared tool. Agents that list it do not have it from their next cycle on.
@@ -79,16 +93,20 @@ pub(super) async fn put_tool(
     responses((status = 204, description = "The tool is not declared any more.")))]
 pub(super) async fn delete_tool(
     State(app): SharedState,
-    PathParam(name): PathParam<String>,
-) -> Result<WriteResponse<ToolJson>, Problem> {
+    PathParam(Exact(name)): PathParam<Exact>,
+    Change { once, .. }: Change<()>,
+) -> Result<Done<WriteResponse<ToolJson>>, Problem> {
     let stored = stored(&app).await?;
     refuse_of_file(&stored, &name)?;
     if !stored.contains_key(&name) && app.ports.toolbox.tool(&name).is_some() {
         let what = format!("`{name}` is prebuilt and cannot be removed");
         return Err(Problem::new(Code::BadTool, what).hint("leave it out of the agent's `tools`"));
     }
-    change(&app, Vec::new(), vec![name]).await?;
-    Ok(WriteResponse::Removed)
+    run_to_completion(async move {
+        let run = async || change(&app, Vec::new(), vec![name]).await.map(|()| WriteResponse::Removed);
+        once.change(run, async || Ok(WriteResponse::Removed)).await
+    })
+    .await
 }
 
 /// Calls a declared tool once, as an agent would. What it does is really done.
@@ -97,9 +115,9 @@ pub(super) async fn delete_tool(
     responses((status = 200, description = "What an agent would read.", body = ToolTried)))]
 pub(super) async fn try_tool(
     State(app): SharedState,
-    PathParam(name): PathParam<String>,
-    body: Body<ToolTrial>,
-) -> Result<Json<ToolTried>, Problem> {
+    PathParam(Exact(name)): PathParam<Exact>,
+    Change { body: Sent(trial), once }: Change<Sent<ToolTrial>>,
+) -> Result<Done<Json<ToolTried>>, Problem> {
     let tool = app.ports.toolbox.tool(&name).ok_or_else(|| Problem::not_found("tool", &name))?;
     let spec = tool.spec();
     if spec.effect == Effect::Inward {
@@ -111,11 +129,17 @@ pub(super) async fn try_tool(
         let what = format!("`{name}` is run by workers, which claim the calls of agents");
         return Err(Problem::new(Code::BadTool, what).hint("ask an agent to use it"));
     }
-    let arguments = match body.value.arguments {
+    let arguments = match trial.arguments {
         Value::Null => String::new(),
         given => given.to_string(),
     };
     let arguments = tool.check(&arguments).map_err(|why| Problem::new(Code::BadValue, why))?;
+    run_to_completion(async move { once.at_most_once(async || tried(&app, &*tool, arguments).await).await })
+        .await
+}
+
+async fn tried(app: &AppState, tool: &dyn Tool, arguments: Value) -> ToolTried {
+    let spec = tool.spec();
     let (clock, nobody) = (&app.ports.clock, Uuid::nil());
     let (call, root) = (CallId(format!("try-{}", app.ports.ids.uuid())), RootId(String::new()));
     let (facts, pending) = (Facts::default(), Inward::default());
@@ -142,12 +166,12 @@ pub(super) async fn try_tool(
         },
         () = clock.sleep(spec.timeout) => Outcome::given_up(spec.effect, Runner::Node, timeout),
     };
-    Ok(Json(ToolTried {
+    ToolTried {
         status: outcome.status,
         text: head_and_tail(&outcome.text, limits::TOOL_SHOWN_MAX_BYTES),
         detail: outcome.detail,
         took_ms: clock.monotonic_ms().saturating_sub(began),
-    }))
+    }
 }
 
 async fn stored(app: &AppState) -> Result<BTreeMap<String, StoredTool>, Problem> {
@@ -184,13 +208,9 @@ fn refuse_of_file(stored: &BTreeMap<String, StoredTool>, name: &str) -> Result<(
     }
 }
 
-async fn change(app: &Arc<AppState>, put: Vec<StoredTool>, gone: Vec<String>) -> Result<(), Problem> {
-    let app = Arc::clone(app);
-    run_to_completion(async move {
-        runtime::change_tools(&app.ports, put, gone).await.map_err(|error| match error {
-            DeclareError::TooMany { .. } => Problem::new(Code::BadTool, error.to_string()),
-            DeclareError::Store(error) => error.into(),
-        })
+async fn change(app: &AppState, put: Vec<StoredTool>, gone: Vec<String>) -> Result<(), Problem> {
+    runtime::change_tools(&app.ports, put, gone).await.map_err(|error| match error {
+        DeclareError::TooMany { .. } => Problem::new(Code::BadTool, error.to_string()),
+        DeclareError::Store(error) => error.into(),
     })
-    .await
 }

@@ -40,9 +40,9 @@ pub(super) async fn claim(
     State(app): SharedState,
     caller: Caller,
     takeover: Option<Extension<SocketTakeover>>,
-    body: Body<WorkerClaim>,
+    Body(wanted): Body<WorkerClaim>,
 ) -> Result<WriteResponse<ClaimedCallJson>, Problem> {
-    let WorkerClaim { tools, wait_ms, claim } = body.value;
+    let WorkerClaim { tools, wait_ms, claim } = wanted;
     let (max, most) = (limits::WORKER_PATIENCE_MS, limits::WORKER_TOOLS_PER_CLAIM);
     let wait_ms = wait_ms.unwrap_or(max);
     if wait_ms > max {
@@ -198,10 +198,10 @@ fn claim_lost() -> Problem {
 pub(super) async fn renew(
     State(app): SharedState,
     caller: Caller,
-    body: Body<ClaimRenewal>,
+    Body(renewal): Body<ClaimRenewal>,
 ) -> Result<Json<ClaimLease>, Problem> {
-    let call = find_call(&app, &caller, &body.value.call).await?;
-    if workers::renew(&app.ports, &call, body.value.claim) {
+    let call = find_call(&app, &caller, &renewal.call).await?;
+    if workers::renew(&app.ports, &call, renewal.claim) {
         Ok(Json(ClaimLease { lease_ms: limits::WORKER_LEASE_MS }))
     } else {
         Err(claim_lost())
@@ -215,9 +215,9 @@ pub(super) async fn renew(
 pub(super) async fn finish(
     State(app): SharedState,
     caller: Caller,
-    body: Body<ClaimAnswer>,
+    Body(answer): Body<ClaimAnswer>,
 ) -> Result<Json<ClaimAnswered>, Problem> {
-    let ClaimAnswer { call, claim, output, error } = body.value;
+    let ClaimAnswer { call, claim, output, error } = answer;
     let outcome = match (output, error) {
         (Some(Value::String(text)), None) => Outcome::ok(text),
         (Some(Value::Null), None) => Outcome::ok("done; it has no output"),

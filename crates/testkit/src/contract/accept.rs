@@ -115,7 +115,7 @@ pub async fn a_message_id_that_is_taken_is_denied(b: Backend) {
 pub async fn a_request_key_repeats_its_answer_and_refuses_another_body(b: Backend) {
     let w = world(b).await;
     let key = |body: &str| {
-        Some(RequestKey { principal: "admin".into(), key: "k-1".into(), body_hash: body.into() })
+        Some(RequestKey { principal: "admin".into(), key: "k-1".into(), body_hash: body.into(), at: at(0) })
     };
     let first = Accept::Message(message_from(w.husam, w.family, "once"));
     let Accepted::Fresh { message, .. } = w.b.store.accept(first, key("a")).await.unwrap() else {

@@ -10,7 +10,6 @@ use agent::id::{CallId, EntityId};
 use agent::life::{IdleReason, Standing};
 use agent::port::{ApprovalFilter, Lapsed, NewHuman, PersonAnswer, PersonAnswered, Wakeup};
 use agent::space::{MessageKind, NewMessage, tool_data, tool_text};
-use agent::tool::ToolLabels;
 use serde_json::json;
 
 use super::Backend;
@@ -23,7 +22,7 @@ fn wanted(row: &CallRow, w: &World) -> Box<Approval> {
     let patience = Patience { pause_ms: 60_000, expires_ms: HOUR.unsigned_abs() };
     let hash = hash_of(&row.tool, &row.tool_version, &row.arguments);
     let asked = Approval::wanted(AskKind::Approval, "it costs money".into(), hash, patience, at(1_000));
-    Box::new(Approval { space: Some(w.family), labels: ToolLabels::all().bits(), ..asked })
+    Box::new(Approval { space: Some(w.family), ..asked })
 }
 
 /// A cycle with an outward call that waits for a person, and the card of that.
@@ -240,12 +239,11 @@ pub(super) fn over(id: &CallId) -> CallChange {
     CallChange { id: id.clone(), state: CallState::Done, outcome: Some(Outcome::ok("ran")) }
 }
 
-/// A parked cycle continues at once, and finds the call as it was approved. What its tool does counts from then on.
+/// A parked cycle continues at once, and finds the call as it was approved.
 pub async fn an_approval_makes_its_agent_due_and_is_seen_in_a_glance(b: Backend) {
     let w = world(b).await;
     let (driver, id) = parked(&w).await;
     assert_eq!(w.due(30_000).await, [], "it waits for a person");
-    assert_eq!(w.wake(w.ada).await.life.used, ToolLabels::default());
     let before = w.news(driver.lease).await.glance.answered;
     let edited = PersonVerdict::Approve { arguments: Some(r#"{"n":2}"#.into()), remember: None };
     let (row, wake) = taken(answer(&w, &id, Answerer::Person(w.husam), edited).await);
@@ -255,7 +253,7 @@ pub async fn an_approval_makes_its_agent_due_and_is_seen_in_a_glance(b: Backend)
     assert!(news.glance.answered > before);
     assert_eq!((news.granted.as_slice(), news.answered.as_slice()), (&[row.clone()][..], &[][..]));
     let activation = w.wake(w.ada).await;
-    assert_eq!((activation.calls, activation.life.used), (vec![row.clone()], ToolLabels::all()));
+    assert_eq!(activation.calls, [row.clone()]);
     let approval = row.approval.unwrap();
     assert_eq!(approval.hash, hash_of("fetch", "1", r#"{"n":2}"#), "the approval is of what will run");
     assert_eq!(approval.asked_arguments.as_deref(), Some("{}"));

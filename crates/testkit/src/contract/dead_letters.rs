@@ -123,7 +123,7 @@ pub async fn an_agent_lists_how_many_of_its_events_are_dead_and_why(b: Backend) 
 pub async fn a_request_key_sends_an_event_again_once(b: Backend) {
     let w = world(b).await;
     let key = |body: &str| {
-        Some(RequestKey { principal: "admin".into(), key: "k-1".into(), body_hash: body.into() })
+        Some(RequestKey { principal: "admin".into(), key: "k-1".into(), body_hash: body.into(), at: at(0) })
     };
     w.event(w.ada, service("poison")).await;
     w.close_with(dead()).await;

@@ -85,7 +85,12 @@ pub async fn a_delivery_is_one_event_of_each_agent(b: Backend) {
 pub async fn a_delivery_that_its_sender_names_is_bound_to_its_body(b: Backend) {
     let w = world(b).await;
     let keyed = |id: &str, body: &str| NewHookDelivery {
-        request: Some(RequestKey { principal: "hook:bell".into(), key: "k".into(), body_hash: body.into() }),
+        request: Some(RequestKey {
+            principal: "hook:bell".into(),
+            key: "k".into(),
+            body_hash: body.into(),
+            at: at(0),
+        }),
         ..delivery(id, &[w.ada])
     };
     let fresh = w.b.hook_book.deliver(keyed("k", "x")).await.unwrap();

@@ -144,6 +144,7 @@ pub async fn a_request_is_noted_once_with_its_subject(b: Backend) {
         principal: principal.into(),
         key: "k-1".into(),
         body_hash: body.into(),
+        at: at(0),
     };
     let (first, other) = (fresh(), fresh());
     let registry = &w.b.registry;
@@ -159,4 +160,43 @@ pub async fn a_request_is_noted_once_with_its_subject(b: Backend) {
     assert_eq!(registry.note_request(key("nur", "b"), other).await.unwrap(), KnownRequest::Conflict);
     assert_eq!(registry.note_request(key("nur", "a"), first).await.unwrap(), reserved);
     assert_eq!(registry.note_request(key("nur", "a"), nobody).await.unwrap(), repeated);
+    let answer = KnownRequest::Answered("[1]".to_owned());
+    registry.answer_request(key("nur", "b"), "[2]".to_owned()).await.unwrap();
+    assert_eq!(registry.known_request(key("nur", "a")).await.unwrap(), repeated, "that was another request");
+    registry.answer_request(key("nur", "a"), "[1]".to_owned()).await.unwrap();
+    assert_eq!(registry.known_request(key("nur", "a")).await.unwrap(), answer);
+    assert_eq!(registry.note_request(key("nur", "a"), other).await.unwrap(), answer);
+    assert_eq!(registry.note_request(key("nur", "b"), other).await.unwrap(), KnownRequest::Conflict);
+}
+
+/// A key is kept for its time, and is then new again. What is too old is forgotten, a few keys with each new one.
+pub async fn a_request_is_forgotten_after_its_time(b: Backend) {
+    let w = world(b).await;
+    let kept = i64::try_from(limits::REQUEST_KEY_MS).unwrap();
+    let key = |n: i64, body: &str, ms: i64| RequestKey {
+        principal: "admin".into(),
+        key: format!("k-{n}"),
+        body_hash: body.into(),
+        at: at(ms),
+    };
+    let registry = &w.b.registry;
+    let (first, other) = (fresh(), fresh());
+    let many = i64::from(limits::REQUEST_KEYS_FORGOTTEN) + 2;
+    for n in 0..many {
+        assert_eq!(registry.note_request(key(n, "a", n), first).await.unwrap(), KnownRequest::New);
+    }
+    let last = registry.known_request(key(0, "a", kept)).await.unwrap();
+    assert_eq!(last, KnownRequest::Repeated(first), "it is kept for the whole time");
+    assert_eq!(registry.known_request(key(0, "b", kept + 1)).await.unwrap(), KnownRequest::New);
+    assert_eq!(registry.note_request(key(0, "b", kept + 1), other).await.unwrap(), KnownRequest::New);
+    let again = registry.known_request(key(0, "b", kept + 1)).await.unwrap();
+    assert_eq!(again, KnownRequest::Repeated(other), "a key that is too old can be used anew");
+    // Read as of an earlier time, to see what is there.
+    assert_eq!(registry.note_request(key(-1, "a", 2 * kept), first).await.unwrap(), KnownRequest::New);
+    let mut left = 0;
+    for n in 1..many {
+        let known = registry.known_request(key(n, "a", kept)).await.unwrap();
+        left += usize::from(known != KnownRequest::New);
+    }
+    assert_eq!(left, 1, "a few at once");
 }

@@ -13,7 +13,7 @@ use super::Backend;
 use super::world::{World, at, world};
 
 fn set(key: &str, importance: Option<Importance>, pin: Option<bool>) -> MemoryChange {
-    MemoryChange::Set { key: key.into(), value: format!("about {key}"), importance, pin }
+    MemoryChange::Set { key: key.into(), value: format!("about {key}"), importance, pin, trust: None }
 }
 
 async fn memories(w: &World) -> Vec<Memory> {
@@ -129,4 +129,29 @@ pub async fn entries_and_memories_keep_their_trust(b: Backend) {
     let written = w.b.lookup.cycle(w.ada, driver.open.id).await.unwrap();
     assert_eq!(written.iter().map(|entry| entry.trust).collect::<Vec<_>>(), all);
     assert_eq!(memories(&w).await[0].trust, Trust::Agent);
+}
+
+/// A copy is worth what was copied, and nobody makes a text worth more than themselves.
+pub async fn a_copied_memory_keeps_its_trust(b: Backend) {
+    let w = world(b).await;
+    let copy = |key: &str, trust| match MemoryChange::set(key, "as it was") {
+        MemoryChange::Set { key, value, importance, pin, .. } => {
+            MemoryChange::Set { key, value, importance, pin, trust: Some(trust) }
+        }
+        other => other,
+    };
+    let all = [Trust::Outside, Trust::Agent, Trust::Member, Trust::Operator];
+    for (n, trust) in all.into_iter().enumerate() {
+        let change = w.b.registry.change_memory(w.ada, copy(&format!("k{n}"), trust), at(5)).await;
+        assert_eq!(change.unwrap().unwrap().trust, trust);
+    }
+    w.post(w.family, "hello").await;
+    let mut driver = w.open(w.ada).await;
+    let mut decision = driver.decision();
+    decision.inward.memories = vec![copy("k0", Trust::Operator)];
+    decision.cause = Cause { trust: Trust::Agent, ..Cause::default() };
+    driver.commit(&w, decision).await;
+    let now = memories(&w).await;
+    let k0 = now.iter().find(|memory| memory.key == "k0").unwrap();
+    assert_eq!(k0.trust, Trust::Agent, "an agent cannot vouch for itself");
 }

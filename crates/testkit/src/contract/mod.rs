@@ -233,10 +233,12 @@ macro_rules! contract_tests {
             lists::a_last_page_that_is_exactly_full_names_no_next_one,
             lists::times_of_messages_never_decrease_within_a_space,
             lists::a_request_is_noted_once_with_its_subject,
+            lists::a_request_is_forgotten_after_its_time,
             memories::memories_come_in_the_order_of_pin_importance_and_last_use,
             memories::an_operator_pins_as_many_memories_as_always_have_room,
             memories::an_agent_and_an_operator_together_pin_no_more_than_always_has_room,
             memories::entries_and_memories_keep_their_trust,
+            memories::a_copied_memory_keeps_its_trust,
             recall::an_agent_finds_what_it_was_shown_what_it_wrote_and_what_it_remembers,
             recall::a_cycle_does_not_find_the_events_that_it_was_woken_for,
             recall::an_agent_finds_nothing_of_another_agent,
@@ -247,7 +249,6 @@ macro_rules! contract_tests {
             recall::a_strange_query_finds_words_or_nothing,
             recall::the_rarest_words_decide_what_is_found_first,
             recall::texts_that_say_almost_the_same_do_not_hide_another_one,
-            tools::what_calls_have_used_adds_up_until_it_is_forgotten,
             recent::messages_that_woke_nobody_are_given_with_the_next_event_and_once,
             recent::a_message_that_the_agent_skipped_is_not_given_again,
             recent::messages_that_the_agent_knows_or_will_be_shown_are_not_given,
@@ -284,6 +285,7 @@ macro_rules! durable_contract_tests {
     ($make:path) => {
         $crate::promises! { $make =>
             hooks::hooks_and_their_log_are_kept_and_survive_a_restart,
+            targets::whether_a_server_outside_is_told_is_a_fact_of_the_agents_that_post_there,
             targets::targets_and_what_waits_for_them_survive_a_restart,
             tools::declared_tools_are_kept_by_name_and_survive_a_restart,
             approvals::what_waits_for_a_person_survives_a_crash,

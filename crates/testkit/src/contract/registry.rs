@@ -64,7 +64,7 @@ pub async fn the_first_world_is_created_once(b: Backend) {
             members: vec![human.id, agent.id.entity()],
             at: at(0),
         };
-        Founding { human, agent: Some(agent), space, admin: key("hash", "admin", Scope::Admin) }
+        Founding { human, agent: Some(agent), space: Some(space), admin: key("hash", "admin", Scope::Admin) }
     };
     assert!(b.registry.found(founding()).await.unwrap());
     assert!(!b.registry.found(founding()).await.unwrap());
@@ -388,7 +388,7 @@ pub async fn a_rotated_key_has_a_successor_and_expires(b: Backend) {
 /// body is a conflict, and creates nothing.
 pub async fn a_request_for_a_key_creates_one_key_however_often_it_is_repeated(b: Backend) {
     let request = |key: &str, body: &str| {
-        Some(RequestKey { principal: "admin".into(), key: key.into(), body_hash: body.into() })
+        Some(RequestKey { principal: "admin".into(), key: key.into(), body_hash: body.into(), at: at(0) })
     };
     let first = added(b.registry.add_credential(key("first", "x", Scope::Admin), request("a", "1")).await);
     let again = b.registry.add_credential(key("second", "x", Scope::Admin), request("a", "1")).await.unwrap();

@@ -233,6 +233,7 @@ impl<'a> Walk<'a> {
             awaited: true,
             state: CallState::Planned,
             outcome: None,
+            trust: Trust::Member,
         }
     }
 

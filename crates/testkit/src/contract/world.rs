@@ -312,6 +312,7 @@ impl CycleDriver {
             awaited: true,
             state: CallState::Done,
             outcome: Some(Outcome::ok("sent")),
+            trust: Trust::Member,
         }
     }
 

@@ -66,18 +66,3 @@ impl ConnectError {
         }
     }
 }
-
-/// An error with its causes, innermost last. URLs are left out: they may hold credentials.
-pub(super) fn causes(error: &dyn std::error::Error) -> String {
-    let mut messages = Vec::new();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        messages.push(error.to_string());
-        cause = error.source();
-    }
-    messages.dedup();
-    if messages.is_empty() {
-        return "the connection broke".to_owned();
-    }
-    messages.join(": ")
-}

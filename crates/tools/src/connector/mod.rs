@@ -15,16 +15,14 @@ mod own;
 mod request;
 mod resolver;
 mod response;
-mod roots;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use agent::limits;
+use net::causes;
 use reqwest::{Client, Method, Url};
-use rustls::ClientConfig;
-use rustls::pki_types::CertificateDer;
 use tokio::time::{Instant, timeout, timeout_at};
 
 pub use self::allow::{AllowList, AllowedTarget};
@@ -35,14 +33,11 @@ pub use self::request::{Outgoing, TrafficLimits, shown};
 pub use self::resolver::{Resolver, SystemResolver};
 pub use self::response::{CollectedBody, Incoming, IncomingBody};
 
-use self::failure::causes;
 use self::resolver::Pinned;
 
 /// Sends requests to other servers. Cheap to create; the certificates are read at the first request.
 pub struct Connector {
     resolver: Arc<dyn Resolver>,
-    added: Vec<CertificateDer<'static>>,
-    tls: OnceLock<Result<ClientConfig, String>>,
     /// Whose API is not asked.
     own: Option<OwnAddress>,
 }
@@ -54,16 +49,9 @@ impl Default for Connector {
 }
 
 impl Connector {
-    /// A connector that trusts the authorities of this machine.
+    /// A connector that asks this resolver.
     pub fn new(resolver: Arc<dyn Resolver>) -> Self {
-        Self { resolver, added: Vec::new(), tls: OnceLock::new(), own: None }
-    }
-
-    /// Trusts the authorities in this PEM text as well. The error says what is wrong with it.
-    pub fn trusting(mut self, pem: &[u8]) -> Result<Self, String> {
-        self.added.extend(roots::read(pem)?);
-        self.tls = OnceLock::new();
-        Ok(self)
+        Self { resolver, own: None }
     }
 
     /// Sends nothing to the API of this server, whatever a request allows.
@@ -180,13 +168,9 @@ impl Connector {
 
     /// A client for one request, which knows no address but these.
     fn client(&self, pinned: Pinned, connect: Duration) -> Result<Client, ConnectError> {
-        let tls = self.tls.get_or_init(|| roots::config(&self.added)).clone();
-        let tls = tls.map_err(ConnectError::Unreachable)?;
-        let client = Client::builder()
-            .tls_backend_preconfigured(tls)
+        let client = net::client()
+            .map_err(ConnectError::Unreachable)?
             .dns_resolver(Arc::new(pinned))
-            .no_proxy()
-            .redirect(reqwest::redirect::Policy::none())
             .retry(reqwest::retry::never())
             .referer(false)
             .pool_max_idle_per_host(0)

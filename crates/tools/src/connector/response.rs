@@ -4,11 +4,12 @@ use std::fmt;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use net::causes;
 use reqwest::header::{HeaderMap, HeaderName};
 use reqwest::{Response, Url};
 use tokio::time::{Instant, timeout_at};
 
-use super::failure::{ConnectError, ExchangePhase, causes};
+use super::failure::{ConnectError, ExchangePhase};
 use super::request::{TrafficLimits, shown};
 
 /// An answer whose head has come. Its `Debug` form shows no header values and no query: they may repeat secrets.

@@ -22,6 +22,7 @@ use crate::mcp::McpDescription;
 use crate::template;
 
 pub(crate) use self::check::{body_slot, check, check_schema};
+pub(crate) use self::read::line_of;
 pub use self::read::{read_files, read_json, read_toml};
 pub use self::terms::{Rate, RateUnit};
 
@@ -167,7 +168,7 @@ impl Declaration {
 pub(crate) fn hash_of(name: &str, description: &str, input: &Value) -> String {
     let seen = json!({"name": name, "description": description, "input": input});
     let digest = Sha256::digest(sorted(&seen).to_string().as_bytes());
-    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+    agent::id::hex(&digest)
 }
 
 impl HttpDeclaration {

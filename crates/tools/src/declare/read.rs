@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use agent::config::nearest;
 use agent::limits;
 use serde_json::{Map, Value};
+use toml::de::DeTable;
 
 use super::check::{check, prebuilt_names};
 use super::{Declaration, DeclarationMistake};
@@ -32,7 +33,11 @@ pub(super) type Wrong = (Option<String>, String);
 
 /// Reads the declaration of one file. `taken` are the names that it may not have. The list of mistakes is never empty.
 pub fn read_toml(file: &str, text: &str, taken: &[String]) -> Result<Declaration, Vec<DeclarationMistake>> {
-    let in_file = |(key, why): Wrong| DeclarationMistake { file: Some(file.to_owned()), key, why };
+    let in_file = |(key, why): Wrong| {
+        let line = key.as_ref().and_then(|key| line_of(text, key));
+        let file = line.map_or_else(|| file.to_owned(), |line| format!("{file}:{line}"));
+        DeclarationMistake { file: Some(file), key, why }
+    };
     let whole = |why: String| vec![in_file((None, why))];
     if text.len() > limits::DECLARATION_MAX_BYTES {
         let max = limits::DECLARATION_MAX_BYTES;
@@ -132,9 +137,29 @@ fn drop_mistyped(mut map: Map<String, Value>, wrong: &mut Vec<Wrong>) -> Declara
 }
 
 fn not_toml(text: &str, error: &toml::de::Error) -> String {
-    let at = error.span().map_or(0, |span| span.start.min(text.len()));
-    let line = text.as_bytes()[..at].iter().filter(|byte| **byte == b'\n').count() + 1;
-    format!("line {line}: this is not TOML: {}", error.message())
+    let at = error.span().map_or(0, |span| span.start);
+    format!("line {}: this is not TOML: {}", line_at(text, at), error.message())
+}
+
+fn line_at(text: &str, at: usize) -> usize {
+    text.as_bytes()[..at.min(text.len())].iter().filter(|byte| **byte == b'\n').count() + 1
+}
+
+/// The line of a key with its path, such as `http.url`, or of as much of the path as is there; `None` if nothing is.
+pub(crate) fn line_of(text: &str, key: &str) -> Option<usize> {
+    let table = DeTable::parse(text).ok()?;
+    let (mut table, mut line) = (table.get_ref(), None);
+    for name in key.split(['.', '[']) {
+        let Some((found, value)) = table.iter().find(|(found, _)| found.get_ref().as_ref() == name) else {
+            break;
+        };
+        line = Some(line_at(text, found.span().start));
+        match value.get_ref().as_table() {
+            Some(inner) => table = inner,
+            None => break,
+        }
+    }
+    line
 }
 
 fn to_json(value: toml::Value) -> Value {

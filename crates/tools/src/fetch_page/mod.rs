@@ -23,7 +23,7 @@ use crate::connector::{AllowList, CollectedBody, ConnectError, Connector, Outgoi
 use crate::http::{AnswerHead, is_text, refusal};
 use crate::turn::Turns;
 
-const NAME: &str = "fetch_page";
+const NAME: &str = agent::tool::names::FETCH_PAGE;
 const DESCRIPTION: &str = "Read a page of the public web by its address: its text with headings, lists, tables and links. JSON and other text come as they are.";
 /// What is asked for; a server may answer with something else.
 const ACCEPT: &str = "text/html, application/xhtml+xml, text/*;q=0.9, application/json;q=0.9, */*;q=0.5";

@@ -185,7 +185,7 @@ impl SignatureScheme {
     fn decoded(self, signature: &str) -> Option<[u8; TAG_BYTES]> {
         match self {
             Standard => STANDARD.decode(signature).ok()?.try_into().ok(),
-            _ => from_hex(signature),
+            _ => agent::id::unhex(signature)?.try_into().ok(),
         }
     }
 }
@@ -202,17 +202,4 @@ fn tag(key: &hmac::Key, prefix: &str, body: &[u8]) -> hmac::Tag {
     signing.update(prefix.as_bytes());
     signing.update(body);
     signing.sign()
-}
-
-fn from_hex(text: &str) -> Option<[u8; TAG_BYTES]> {
-    let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
-    let bytes: Option<Vec<u8>> = text
-        .as_bytes()
-        .chunks(2)
-        .map(|pair| match pair {
-            [high, low] => Some(digit(*high)? << 4 | digit(*low)?),
-            _ => None,
-        })
-        .collect();
-    bytes?.try_into().ok()
 }

@@ -97,6 +97,10 @@ fn check_command(command: &[String], config: &McpServerConfig, mistakes: &mut Mc
     if command.iter().any(|part| part.contains('\0')) {
         mistakes.add("command", "a program cannot be given the character U+0000");
     }
+    for path in config.write.iter().filter(|path| !path.is_absolute()) {
+        let why = format!("wanted the whole path of a file or folder, got `{}`", path.display());
+        mistakes.add("write", why);
+    }
     for (name, value) in &config.env {
         let key = format!("env.{name}");
         let plain = |b: u8| b.is_ascii_alphanumeric() || b == b'_';
@@ -136,6 +140,9 @@ fn check_url(url: &str, config: &McpServerConfig, mistakes: &mut McpMistakes<'_>
             mistakes.add(&key, "this header is given twice");
         }
         check_template(&key, value, mistakes);
+    }
+    if !config.write.is_empty() {
+        mistakes.add("write", "only a server with `command` writes files on this machine");
     }
     if !config.env.is_empty() {
         mistakes.add("env", "only a server with `command` has variables\nhint: use `headers`");

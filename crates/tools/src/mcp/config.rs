@@ -1,6 +1,7 @@
 //! The settings of one MCP server, as `[mcp.NAME]` in a settings file holds them. Must not know how a server is reached.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use agent::call::Effect;
@@ -24,6 +25,9 @@ pub struct McpServerConfig {
     /// Variables of the process beside `PATH`, `HOME` and `LANG`; a value may contain `{{ secret("name") }}`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
+    /// Files and folders that the process may change beside its home; behind a wall it may change no others.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub write: Vec<PathBuf>,
     /// Headers of every request; a value may contain `{{ secret("name") }}`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, String>,
@@ -72,6 +76,7 @@ impl Default for McpServerConfig {
             command: None,
             url: None,
             env: BTreeMap::new(),
+            write: Vec::new(),
             headers: BTreeMap::new(),
             allow: Vec::new(),
             tools: None,

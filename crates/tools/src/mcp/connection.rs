@@ -26,11 +26,14 @@ use super::config::McpServerConfig;
 use super::description::{McpDescription, McpListing, McpResource};
 use super::failure::{Failure, Known};
 use super::gate::{Gate, Gated};
+use super::host::McpHost;
 use super::lines::Lines;
 use super::pages::Pages;
-use super::process::{Program, ServerProcess, Wall};
+use super::process::{Program, ServerProcess};
+use super::reading::UNREADABLE;
 use super::values;
 use super::web::{WebClient, WebFailure};
+use crate::child::Wall;
 use crate::connector::{AllowList, Connector};
 use crate::secret::{Mask, Secrets};
 
@@ -41,6 +44,7 @@ pub(super) struct Opening<'a> {
     pub(super) connector: &'a Arc<Connector>,
     pub(super) secrets: &'a dyn Secrets,
     pub(super) home: &'a Path,
+    pub(super) host: &'a McpHost,
     pub(super) wall: Option<&'a Wall>,
     pub(super) limits: McpLimits,
     pub(super) number: u64,
@@ -88,10 +92,19 @@ impl Connection {
         let (mask, gate) = (Arc::new(mask), Gate::new(server));
         let (service, process) = match (&config.command, &config.url) {
             (Some(command), _) => {
-                let (home, wall, mask) = (opening.home, opening.wall, Arc::clone(&mask));
-                let program = Program { server, command, env: &values, home, wall, mask: Arc::clone(&mask) };
+                let program = Program {
+                    server,
+                    command,
+                    env: &values,
+                    home: opening.home,
+                    room: opening.host.room(opening.home, &config.write),
+                    wall: opening.wall,
+                    holder: &opening.host.holder,
+                    mask: Arc::clone(&mask),
+                    gate: Arc::clone(&gate),
+                };
                 let (process, output, input) = ServerProcess::start(&program).map_err(failed)?;
-                let lines = Lines::new(output, input, mask, Arc::clone(&gate));
+                let lines = Lines::new(output, input, Arc::clone(&mask), Arc::clone(&gate));
                 (
                     serve(Gated { inner: lines, gate: Arc::clone(&gate) }, lifecycle, opening.limits.start)
                         .await,
@@ -106,6 +119,7 @@ impl Connection {
                     allow: AllowList::new(allow.map_err(failed)?),
                     headers: values.into(),
                     mask: Arc::clone(&mask),
+                    gate: Arc::clone(&gate),
                 };
                 let inner = client.transport(config.concurrency);
                 (serve(Gated { inner, gate: Arc::clone(&gate) }, lifecycle, opening.limits.start).await, None)
@@ -159,12 +173,14 @@ impl Connection {
     pub(super) async fn list(&self) -> Result<McpListing, Failure> {
         let mut listed = self.listed.lock().await;
         self.gate.take_changed();
+        self.gate.take_left_out();
         let reading = timeout(self.limits.list, self.read_tools()).await;
         let listing = reading.unwrap_or_else(|_| Err(self.late("list of its tools", self.limits.list)));
         if listing.is_err() {
             self.gate.set_changed();
         }
-        let listing = listing?;
+        let mut listing = listing?;
+        listing.left_out.extend(self.gate.take_left_out());
         let hashes = listing.tools.iter().map(|tool| (tool.name.clone(), tool.hash.clone())).collect();
         *listed = Some((Instant::now(), hashes));
         Ok(listing)
@@ -307,6 +323,10 @@ impl Connection {
         };
         let server = &self.server;
         let (known, why) = match error {
+            ServiceError::McpError(error) if error.code == UNREADABLE => {
+                let text = format!("the MCP server `{server}` answered, but {}", error.message);
+                return Err(Failure::new(Known::Answered, text));
+            }
             ServiceError::McpError(error) => {
                 let text = format!("the MCP server `{server}` refused: {}", error.message);
                 return Err(Failure::new(Known::Answered, self.mask.hide(text)));

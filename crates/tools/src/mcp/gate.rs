@@ -3,7 +3,7 @@
 //! The library keeps a task, a log line or an entry for everything that a server sends. So answers without a request,
 //! notifications and requests of the server end here: they are counted, and a server that sends too many is stopped.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -18,6 +18,9 @@ use rmcp::transport::Transport;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use super::mend::LeftOut;
+use super::reading::names_id;
+
 /// What is known of one connection beside its answers.
 pub(super) struct Gate {
     server: String,
@@ -28,7 +31,9 @@ pub(super) struct Gate {
     is_changed: AtomicBool,
     answering: AtomicUsize,
     /// Requests without an answer.
-    expected: Mutex<HashSet<String>>,
+    expected: Mutex<HashMap<String, RequestId>>,
+    /// What of its list could not be used.
+    left_out: Mutex<LeftOut>,
 }
 
 /// What a server sent that answers nothing.
@@ -48,6 +53,7 @@ impl Gate {
             is_changed: AtomicBool::new(false),
             answering: AtomicUsize::new(0),
             expected: Mutex::default(),
+            left_out: Mutex::default(),
         })
     }
 
@@ -90,6 +96,28 @@ impl Gate {
         }
     }
 
+    /// Whether a request with this id has no answer yet.
+    pub(super) fn waits_for(&self, id: &RequestId) -> bool {
+        lock(&self.expected).contains_key(&id.to_string())
+    }
+
+    /// The request without an answer that a text names.
+    pub(super) fn named_in(&self, text: &str) -> Option<RequestId> {
+        lock(&self.expected).values().find(|id| names_id(text, id)).cloned()
+    }
+
+    /// Notes what of a message could not be used.
+    pub(super) fn leave_out(&self, more: LeftOut) {
+        let mut left_out = lock(&self.left_out);
+        let room = limits::MCP_LISTED_MAX.saturating_sub(left_out.len());
+        left_out.extend(more.into_iter().take(room));
+    }
+
+    /// What could not be used since the last question.
+    pub(super) fn take_left_out(&self) -> LeftOut {
+        std::mem::take(&mut lock(&self.left_out))
+    }
+
     async fn wait_for_end(&self) {
         while lock(&self.ended).is_none() {
             self.wake.notified().await;
@@ -99,7 +127,7 @@ impl Gate {
     fn sending(&self, message: &ClientJsonRpcMessage) {
         match message {
             ClientJsonRpcMessage::Request(request) => {
-                lock(&self.expected).insert(request.id.to_string());
+                lock(&self.expected).insert(request.id.to_string(), request.id.clone());
             }
             ClientJsonRpcMessage::Notification(notification) => {
                 if let ClientNotification::CancelledNotification(cancelled) = &notification.notification
@@ -114,7 +142,7 @@ impl Gate {
 
     /// Whether this answers a request.
     fn is_expected(&self, id: Option<&RequestId>) -> bool {
-        let is_expected = id.is_some_and(|id| lock(&self.expected).remove(&id.to_string()));
+        let is_expected = id.is_some_and(|id| lock(&self.expected).remove(&id.to_string()).is_some());
         if is_expected {
             *lock(&self.noise) = Noise { since: Instant::now(), messages: 0, bytes: 0 };
         } else {
@@ -257,7 +285,7 @@ mod tests {
         tokio::time::advance(Duration::from_millis(limits::MCP_FLOOD_MS + 1)).await;
         gate.count(limits::MCP_FLOOD_MESSAGES, 0);
         assert_eq!(gate.end_reason(), None);
-        lock(&gate.expected).insert("1".into());
+        lock(&gate.expected).insert("1".into(), RequestId::Number(1));
         assert!(gate.is_expected(Some(&RequestId::Number(1))));
         gate.count(limits::MCP_FLOOD_MESSAGES, limits::MCP_FLOOD_BYTES);
         assert_eq!(gate.end_reason(), None);

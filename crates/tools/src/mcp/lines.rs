@@ -1,5 +1,6 @@
 //! Messages as lines of a process: each is bounded, and secrets in it are hidden before anything else reads it.
 
+use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,6 +14,8 @@ use tokio::sync::Mutex;
 use tokio::time::timeout;
 
 use super::gate::{Gate, has_too_many_values};
+use super::reading::{is_message, messages, nonsense};
+use crate::json;
 use crate::secret::Mask;
 
 const READ_BYTES: usize = 64 * 1024;
@@ -24,6 +27,10 @@ pub(super) struct Lines<R, W> {
     output: BufReader<R>,
     /// The beginning of a line; it stays here if a read is given up.
     line: Vec<u8>,
+    /// The lines of a message that is not whole yet.
+    begun: String,
+    /// Messages that were read and not given out yet.
+    heard: VecDeque<ServerJsonRpcMessage>,
     mask: Arc<Mask>,
     gate: Arc<Gate>,
 }
@@ -31,7 +38,8 @@ pub(super) struct Lines<R, W> {
 impl<R: AsyncRead + Unpin, W> Lines<R, W> {
     pub(super) fn new(output: R, input: W, mask: Arc<Mask>, gate: Arc<Gate>) -> Self {
         let input = Arc::new(Mutex::new(Some(input)));
-        Self { input, output: BufReader::with_capacity(READ_BYTES, output), line: Vec::new(), mask, gate }
+        let output = BufReader::with_capacity(READ_BYTES, output);
+        Self { input, output, line: Vec::new(), begun: String::new(), heard: VecDeque::new(), mask, gate }
     }
 
     /// Reads to the end of the line. `false` if no line will come.
@@ -59,23 +67,72 @@ impl<R: AsyncRead + Unpin, W> Lines<R, W> {
         }
     }
 
-    /// The message of the line, if it is one.
-    fn message(&mut self) -> Option<ServerJsonRpcMessage> {
+    /// What the line says. One that is not whole may be the beginning of a message over several lines.
+    fn hear(&mut self) {
         let line = std::mem::take(&mut self.line);
-        if has_too_many_values(&line) {
-            self.gate
-                .end(format!("it sent a message of more than {} values", limits::MCP_MESSAGE_VALUES_MAX));
-            return None;
+        if self.is_too_much(&line) {
+            return;
         }
         let text = self.mask.hide(String::from_utf8_lossy(&line).into_owned());
-        match serde_json::from_str(text.trim()) {
-            Ok(message) => Some(message),
-            Err(_) => {
-                // Many servers print to their standard output; only a flood of it is an error.
-                self.gate.count(1, 0);
-                None
+        let whole = json::read(text.trim());
+        match whole {
+            Ok(value) if is_message(&value) => {
+                self.give_up();
+                self.heard.extend(messages(value, &self.gate));
             }
+            Err(error)
+                if !self.begun.is_empty() || error.is_eof() && text.trim_start().starts_with(['{', '[']) =>
+            {
+                self.go_on(&text);
+            }
+            Ok(_) if !self.begun.is_empty() => self.go_on(&text),
+            // Many servers print to their standard output; only a flood of it is an error.
+            Ok(_) => self.gate.count(1, 0),
+            Err(_) => self.nonsense(&text),
         }
+    }
+
+    /// Adds a line to the message that has begun.
+    fn go_on(&mut self, text: &str) {
+        self.begun.push_str(text);
+        self.begun.push('\n');
+        if self.begun.len() > limits::MCP_MESSAGE_MAX_BYTES {
+            return self.give_up();
+        }
+        // Reading all of it again for each line would take for ever; whoever writes many lines ends with a bracket alone.
+        if self.begun.len() > READ_BYTES && !text.starts_with(['}', ']']) {
+            return;
+        }
+        match json::read(self.begun.trim()) {
+            Ok(value) if is_message(&value) && !self.is_too_much(self.begun.as_bytes()) => {
+                self.begun.clear();
+                self.heard.extend(messages(value, &self.gate));
+            }
+            Err(error) if error.is_eof() => {}
+            _ => self.give_up(),
+        }
+    }
+
+    /// What has begun is no message.
+    fn give_up(&mut self) {
+        if !self.begun.is_empty() {
+            let text = std::mem::take(&mut self.begun);
+            self.nonsense(&text);
+        }
+    }
+
+    fn nonsense(&mut self, text: &str) {
+        self.gate.count(1, 0);
+        self.heard.extend(nonsense(text, &self.gate));
+    }
+
+    fn is_too_much(&self, message: &[u8]) -> bool {
+        let is_too_much = has_too_many_values(message);
+        if is_too_much {
+            let max = limits::MCP_MESSAGE_VALUES_MAX;
+            self.gate.end(format!("it sent a message of more than {max} values"));
+        }
+        is_too_much
     }
 }
 
@@ -110,12 +167,15 @@ where
     }
 
     async fn receive(&mut self) -> Option<ServerJsonRpcMessage> {
-        while self.gate.end_reason().is_none() && self.read_line().await {
-            if let Some(message) = self.message() {
+        loop {
+            if let Some(message) = self.heard.pop_front() {
                 return Some(message);
             }
+            if self.gate.end_reason().is_some() || !self.read_line().await {
+                return None;
+            }
+            self.hear();
         }
-        None
     }
 
     async fn close(&mut self) -> io::Result<()> {
@@ -129,15 +189,16 @@ mod tests {
     use super::*;
     use crate::secret::SecretValue;
 
-    async fn received(sent: &'static [u8]) -> (Vec<String>, Option<String>) {
+    async fn received(sent: &[u8]) -> (Vec<String>, Option<String>) {
         let (mut server, client) = tokio::io::duplex(4096);
         let gate = Gate::new("x");
         let mask = Mask::of([("key", &SecretValue::new("canary-123"))].into_iter());
         let (output, input) = tokio::io::split(client);
         let mut lines = Lines::new(output, input, Arc::new(mask), Arc::clone(&gate));
+        let sent = sent.to_vec();
         let writing = tokio::spawn(async move {
             // The reader gives up before all is written if the line is too long.
-            let _ = server.write_all(sent).await;
+            let _ = server.write_all(&sent).await;
         });
         let mut found = Vec::new();
         while let Some(message) = lines.receive().await {
@@ -153,6 +214,22 @@ mod tests {
         let sent = b"starting\n\n\xff\xfe\n[]\n{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"x\":\"canary-123\"}}\r\n{\"json";
         let (found, end) = received(sent).await;
         assert_eq!(found, [r#"{"jsonrpc":"2.0","id":1,"result":{"x":"[secret key]"}}"#]);
+        assert_eq!(end, None);
+    }
+
+    #[tokio::test]
+    async fn a_message_may_be_cut_go_over_lines_or_be_several() {
+        let sent = "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"x\":\"\\ud83d\",\"y\":NaN}}\n\
+            {\n  \"jsonrpc\": \"2.0\",\n  \"id\": 2,\n  \"result\": {\"x\": \"a\nb\"}\n}\n\
+            [{\"jsonrpc\":\"2.0\",\"id\":3,\"result\":{}},\n{\"jsonrpc\":\"2.0\",\"id\":4,\"result\":{}}]\n\
+            [1,2\n{\"jsonrpc\":\"2.0\",\"id\":5,\"result\":{}}\n";
+        let (found, end) = received(sent.as_bytes()).await;
+        let ids: Vec<String> = found
+            .iter()
+            .map(|text| serde_json::from_str::<serde_json::Value>(text).unwrap()["id"].to_string())
+            .collect();
+        assert_eq!(ids, ["1", "2", "3", "4", "5"], "{found:#?}");
+        assert!(found[0].contains("\u{fffd}") && found[1].contains("a\\nb"), "{found:#?}");
         assert_eq!(end, None);
     }
 

@@ -1,71 +1,25 @@
-//! A server as a process: a group of its own, few variables, behind a wall if this machine has one. Must not know the
-//! protocol.
+//! A server as a process: few variables, behind a wall if this machine has one. Must not know the protocol.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Stdio;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use agent::limits;
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, BufReader};
-use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio::process::{ChildStdin, ChildStdout};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
-use super::gate::lock;
+use super::gate::{Gate, lock};
 use super::values::OpenedValue;
+use crate::child::{HeldChild, HeldCommand, Holder, Room, Wall, search_path};
 use crate::secret::Mask;
 
-/// How long an end of the output may come before the end of the process.
+/// How long an end of the output may come before the end of the process, or after it.
 const EXIT_WAIT: Duration = Duration::from_millis(200);
-const PROBE_WAIT: Duration = Duration::from_secs(5);
-/// If this process has no `PATH`.
-const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
-
-/// Bubblewrap, and what it hides from servers.
-pub(super) struct Wall {
-    program: PathBuf,
-    hidden: Vec<PathBuf>,
-}
-
-impl Wall {
-    /// The wall, if bubblewrap is there and may do its work on this machine.
-    pub(super) async fn find(hidden: &[PathBuf]) -> Option<Self> {
-        let program = std::env::split_paths(&search_path())
-            .map(|path| path.join("bwrap"))
-            .find(|path| path.is_file())?;
-        let hidden = hidden.iter().filter_map(|path| path.canonicalize().ok()).collect();
-        let wall = Self { program, hidden };
-        let mut probe = wall.command(Path::new("/"));
-        probe.arg("true").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
-        let ended = timeout(PROBE_WAIT, async { probe.status().await }).await;
-        matches!(ended, Ok(Ok(status)) if status.success()).then_some(wall)
-    }
-
-    /// A command to which the program and its arguments are added. It sees the files of this machine without those that
-    /// are hidden, and no process but its own, whose memory or variables it could read.
-    fn command(&self, home: &Path) -> Command {
-        let mut command = Command::new(&self.program);
-        command.args(["--dev-bind", "/", "/", "--unshare-pid", "--proc", "/proc"]);
-        for path in &self.hidden {
-            if path.is_dir() {
-                command.arg("--tmpfs").arg(path);
-            } else {
-                command.args(["--ro-bind", "/dev/null"]).arg(path);
-            }
-        }
-        if home != Path::new("/") {
-            // It may be inside what is hidden.
-            command.arg("--bind").arg(home).arg(home);
-        }
-        command.arg("--chdir").arg(home).arg("--");
-        command
-    }
-}
 
 /// What a process is started with.
 pub(super) struct Program<'a> {
@@ -73,19 +27,43 @@ pub(super) struct Program<'a> {
     pub(super) command: &'a [String],
     pub(super) env: &'a [OpenedValue],
     pub(super) home: &'a Path,
+    pub(super) room: Room<'a>,
     pub(super) wall: Option<&'a Wall>,
+    pub(super) holder: &'a Holder,
     pub(super) mask: Arc<Mask>,
+    pub(super) gate: Arc<Gate>,
+}
+
+impl Program<'_> {
+    fn command(&self) -> io::Result<HeldCommand> {
+        let (name, arguments) = self.command.split_first().ok_or(io::ErrorKind::InvalidInput)?;
+        let mut command = match self.wall {
+            Some(wall) => {
+                let command: Vec<_> = self.command.iter().map(Into::into).collect();
+                wall.command(&self.room, &command)?
+            }
+            None => {
+                let mut command = self.holder.command(name)?;
+                command.args(arguments);
+                command
+            }
+        };
+        command.env_clear().current_dir(self.home);
+        command.env("PATH", search_path()).env("HOME", self.home);
+        command.env("LANG", std::env::var_os("LANG").unwrap_or_else(|| "C.UTF-8".into()));
+        command.envs(self.env.iter().map(|variable| (&variable.name, &variable.value)));
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+        Ok(command)
+    }
 }
 
 /// A process and all that it started. Dropping it ends them.
 pub(super) struct ServerProcess {
-    /// Never waited for, so that its number stays its own until the group is ended.
-    _child: Child,
-    group: Pid,
-    is_ended: AtomicBool,
+    child: Arc<HeldChild>,
     /// The end of its standard error, without secrets.
     errors: Arc<Mutex<String>>,
     reading: JoinHandle<()>,
+    watching: JoinHandle<()>,
     /// Whether all of it was read.
     is_read: Arc<Notify>,
 }
@@ -93,32 +71,19 @@ pub(super) struct ServerProcess {
 impl ServerProcess {
     /// Starts it. The error is for people, and names no secret.
     pub(super) fn start(program: &Program<'_>) -> Result<(Self, ChildStdout, ChildStdin), String> {
-        let (name, arguments) = program.command.split_first().ok_or("no program is named")?;
-        let mut command = match program.wall {
-            Some(wall) => {
-                let mut command = wall.command(program.home);
-                command.arg(name);
-                command
-            }
-            None => Command::new(name),
-        };
-        command.args(arguments).env_clear().current_dir(program.home);
-        command.env("PATH", search_path()).env("HOME", program.home);
-        command.env("LANG", std::env::var_os("LANG").unwrap_or_else(|| "C.UTF-8".into()));
-        command.envs(program.env.iter().map(|variable| (&variable.name, &variable.value)));
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        command.process_group(0).kill_on_drop(true);
-        let mut child = command.spawn().map_err(|error| match error.kind() {
+        let name = program.command.first().ok_or("no program is named")?;
+        let started = program.command().and_then(|mut command| command.spawn());
+        let mut child = started.map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => {
                 format!("there is no program `{name}`\nhint: install it, or give its whole path")
             }
             _ => format!("`{name}` cannot be started: {error}"),
         })?;
-        let group = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
         let ends = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-        let (Some(group), (Some(input), Some(output), Some(stderr))) = (group, ends) else {
+        let (Some(input), Some(output), Some(stderr)) = ends else {
             return Err(format!("`{name}` ended at once"));
         };
+        let child = Arc::new(child);
         let (errors, is_read) = (Arc::new(Mutex::default()), Arc::new(Notify::new()));
         let reading = {
             let (server, mask) = (program.server.to_owned(), Arc::clone(&program.mask));
@@ -128,34 +93,25 @@ impl ServerProcess {
                 is_read.notify_one();
             }
         };
-        let reading = tokio::spawn(reading);
-        let is_ended = AtomicBool::new(false);
-        Ok((Self { _child: child, group, is_ended, errors, reading, is_read }, output, input))
+        let (watched, gate) = (Arc::clone(&child), Arc::clone(&program.gate));
+        let watching = tokio::spawn(async move {
+            let ended = watched.ended().await;
+            // What it said last is still read; but somebody else may hold its output open.
+            tokio::time::sleep(EXIT_WAIT).await;
+            gate.end(ended.to_string());
+        });
+        Ok((Self { child, errors, reading: tokio::spawn(reading), watching, is_read }, output, input))
     }
 
     /// Ends it and all that it started.
     pub(super) fn end(&self) {
-        if !self.is_ended.swap(true, Ordering::AcqRel) {
-            // It fails only if nobody is left.
-            let _ = kill_process_group(self.group, Signal::KILL);
-        }
+        self.child.end();
     }
 
     /// How it ended, after its output has ended.
     pub(super) async fn how_it_ended(&self) -> String {
-        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-        let step = EXIT_WAIT / 20;
-        for _ in 0..20 {
-            if let Ok(Some(status)) = waitid(WaitId::Pid(self.group), options) {
-                return match (status.exit_status(), status.terminating_signal()) {
-                    (Some(code), _) => format!("it ended with status {code}"),
-                    (None, Some(signal)) => format!("it was ended by signal {signal}"),
-                    (None, None) => "it ended".to_owned(),
-                };
-            }
-            sleep(step).await;
-        }
-        "it closed its output".to_owned()
+        let ended = timeout(EXIT_WAIT, self.child.ended()).await;
+        ended.map_or_else(|_| "it closed its output".to_owned(), |ended| ended.to_string())
     }
 
     /// The end of its standard error, without secrets, after its output has ended.
@@ -172,12 +128,9 @@ impl ServerProcess {
 impl Drop for ServerProcess {
     fn drop(&mut self) {
         self.end();
+        self.watching.abort();
         self.reading.abort();
     }
-}
-
-fn search_path() -> std::ffi::OsString {
-    std::env::var_os("PATH").unwrap_or_else(|| DEFAULT_PATH.into())
 }
 
 /// Logs the lines of standard error, each bounded, up to a number of bytes; the rest is only read, so that the process is

@@ -2,17 +2,17 @@
 //! after failures in a row.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex as StdMutex};
+use std::sync::{Arc, Mutex as StdMutex, MutexGuard};
 use std::time::Duration;
 
 use agent::limits;
 use agent::port::{CallGate, NoGate, Tool, ToolContext, ToolError};
 use jiff::Timestamp;
 use rmcp::model::{CallToolResult, JsonObject, ReadResourceResult};
-use tempfile::TempDir;
-use tokio::sync::{Mutex, OnceCell};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
 
 use super::check::check_mcp_server;
 use super::config::McpServerConfig;
@@ -21,7 +21,7 @@ use super::description::{McpDescription, McpListing, McpResource, READ_RESOURCE}
 use super::failure::{Failure, Known};
 use super::gate::lock;
 use super::health::Health;
-use super::process::Wall;
+use super::host::McpHost;
 use super::tool::McpTool;
 use crate::connector::Connector;
 use crate::declare::DeclarationMistake;
@@ -54,76 +54,114 @@ impl Default for McpLimits {
 
 /// An MCP server. Dropping it ends its process.
 pub struct McpServer {
+    parts: Arc<Parts>,
+    turns: Turns,
+    /// The connection, or the start from which it comes.
+    current: StdMutex<Option<Start>>,
+}
+
+/// What a start needs.
+struct Parts {
     name: String,
     config: McpServerConfig,
     connector: Arc<Connector>,
     secrets: Arc<dyn Secrets>,
     limits: McpLimits,
-    /// What a process must not see.
-    hidden: Vec<PathBuf>,
-    wall: OnceCell<Option<Wall>>,
-    turns: Turns,
+    host: Arc<McpHost>,
     health: StdMutex<Health>,
     connections: AtomicU64,
-    current: Mutex<Option<Arc<Connection>>>,
-    /// The home directory of its process. The last field: it is removed after the process has ended.
-    home: StdMutex<Option<Arc<TempDir>>>,
+}
+
+type Started = Result<Arc<Connection>, Failure>;
+
+/// One start, for all who ask meanwhile; it goes on if they no longer wait. Dropping it gives it up.
+struct Start {
+    started: watch::Receiver<Option<Started>>,
+    task: JoinHandle<()>,
+}
+
+impl Start {
+    fn begin(parts: Arc<Parts>) -> Self {
+        let (told, started) = watch::channel(None);
+        let task = tokio::spawn(async move {
+            let opened = parts.open().await.map(Arc::new);
+            if let Err(failure) = &opened {
+                lock(&parts.health).failed(&failure.text, None);
+            }
+            told.send_replace(Some(opened));
+        });
+        Self { started, task }
+    }
+
+    /// Whether it is under way, or has led to a connection that lives.
+    fn is_useful(&self) -> bool {
+        match &*self.started.borrow() {
+            None => !self.task.is_finished(),
+            Some(Ok(connection)) => !connection.is_closed(),
+            Some(Err(_)) => false,
+        }
+    }
+
+    fn is_of(&self, connection: &Connection) -> bool {
+        matches!(&*self.started.borrow(), Some(Ok(current)) if current.number == connection.number)
+    }
+}
+
+impl Drop for Start {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
 }
 
 impl McpServer {
-    /// A server of this name; nothing is started yet. `hidden` are paths that its process must not see. The list of
-    /// mistakes is never empty.
+    /// A server of this name; nothing is started yet. The list of mistakes is never empty.
     pub fn new(
         name: &str,
         config: McpServerConfig,
         connector: Arc<Connector>,
         secrets: Arc<dyn Secrets>,
-        hidden: Vec<PathBuf>,
+        host: Arc<McpHost>,
     ) -> Result<Self, Vec<DeclarationMistake>> {
         let mistakes = check_mcp_server(name, &config);
         if !mistakes.is_empty() {
             return Err(mistakes);
         }
-        Ok(Self {
+        let turns = Turns::new(config.concurrency, None);
+        let parts = Parts {
             name: name.to_owned(),
-            turns: Turns::new(config.concurrency, None),
             config,
             connector,
             secrets,
             limits: McpLimits::default(),
-            hidden,
-            wall: OnceCell::new(),
+            host,
             health: StdMutex::default(),
             connections: AtomicU64::new(0),
-            current: Mutex::default(),
-            home: StdMutex::default(),
-        })
+        };
+        Ok(Self { parts: Arc::new(parts), turns, current: StdMutex::default() })
     }
 
-    /// With other limits.
+    /// With other limits, before its first start.
     pub fn with_limits(mut self, limits: McpLimits) -> Self {
-        self.limits = limits;
+        if let Some(parts) = Arc::get_mut(&mut self.parts) {
+            parts.limits = limits;
+        }
         self
     }
 
     /// Its name in the settings.
     pub fn name(&self) -> &str {
-        &self.name
+        &self.parts.name
     }
 
     /// Its settings.
     pub fn config(&self) -> &McpServerConfig {
-        &self.config
+        &self.parts.config
     }
 
     /// Whether bubblewrap keeps its process from the hidden paths and from other processes. A server that is no process
     /// on this machine needs no wall.
     pub async fn is_walled(&self) -> bool {
-        self.config.command.is_none() || self.wall().await.is_some()
-    }
-
-    async fn wall(&self) -> Option<&Wall> {
-        self.wall.get_or_init(|| Wall::find(&self.hidden)).await.as_ref()
+        self.config().command.is_none() || self.parts.host.wall().await.is_some()
     }
 
     /// The tools as the server describes them now: those that the settings allow, and one that reads its resources if it
@@ -135,10 +173,10 @@ impl McpServer {
         let mut listing = listing?;
         let has_own = listing.tools.iter().any(|tool| tool.name == READ_RESOURCE);
         if !has_own && connection.has_resources().await {
-            listing.tools.push(McpDescription::of_resources(&self.name));
+            listing.tools.push(McpDescription::of_resources(self.name()));
         }
-        listing.tools.retain(|tool| self.config.allows(&tool.name));
-        listing.left_out.retain(|(tool, _)| self.config.allows(tool));
+        listing.tools.retain(|tool| self.config().allows(&tool.name));
+        listing.left_out.retain(|(tool, _)| self.config().allows(tool));
         Ok(listing)
     }
 
@@ -155,7 +193,7 @@ impl McpServer {
 
     /// The text of a resource.
     pub async fn read_resource(&self, uri: &str) -> Result<String, ToolError> {
-        let (result, mask) = self.read(uri, self.limits.list, Timestamp::now(), &NoGate).await?;
+        let (result, mask) = self.read(uri, self.parts.limits.list, Timestamp::now(), &NoGate).await?;
         Ok(super::answer::resource(result, &mask))
     }
 
@@ -167,7 +205,7 @@ impl McpServer {
     ) -> (Vec<Arc<dyn Tool>>, Vec<DeclarationMistake>) {
         let (mut tools, mut mistakes): (Vec<Arc<dyn Tool>>, _) = (Vec::new(), Vec::new());
         for description in approved {
-            let key = Some(format!("mcp.{}.tool.{}", self.name, description.name));
+            let key = Some(format!("mcp.{}.tool.{}", self.name(), description.name));
             let mut wrong = |why| mistakes.push(DeclarationMistake { file: None, key: key.clone(), why });
             match McpTool::new(Arc::clone(self), description.clone()) {
                 Ok(tool) if tools.iter().any(|other| other.spec().name == tool.spec().name) => {
@@ -182,8 +220,8 @@ impl McpServer {
     }
 
     /// Ends its process. The next call starts it again.
-    pub async fn stop(&self) {
-        self.current.lock().await.take();
+    pub fn stop(&self) {
+        lock(&self.current).take();
     }
 
     /// Calls a tool of the server, if it still describes it as it was approved. Whoever calls waits for `patience`; after
@@ -195,7 +233,7 @@ impl McpServer {
         patience: Duration,
         context: &ToolContext<'_>,
     ) -> Result<(CallToolResult, Arc<Mask>), Failure> {
-        let _place = self.turns.take(&self.name, context.now).await.map_err(Failure::not_sent)?;
+        let _place = self.turns.take(self.name(), context.now).await.map_err(Failure::not_sent)?;
         let first = self.call_once(tool, arguments, patience, context.gate).await;
         match first {
             Err(failure) if failure.known == Known::Expired => {
@@ -232,7 +270,7 @@ impl McpServer {
         now: Timestamp,
         gate: &dyn CallGate,
     ) -> Result<(ReadResourceResult, Arc<Mask>), Failure> {
-        let _place = self.turns.take(&self.name, now).await.map_err(Failure::not_sent)?;
+        let _place = self.turns.take(self.name(), now).await.map_err(Failure::not_sent)?;
         let connection = self.connection().await?;
         may_begin(gate).await?;
         let result = connection.read(uri, patience).await;
@@ -240,56 +278,23 @@ impl McpServer {
         Ok((result?, Arc::clone(&connection.mask)))
     }
 
-    /// The live connection; a new one if there is none.
+    /// The live connection; a new one if there is none. All who ask while it is started wait for the same start.
     async fn connection(&self) -> Result<Arc<Connection>, Failure> {
-        let check = || lock(&self.health).check(&self.name).map_err(Failure::not_sent);
-        check()?;
-        let mut current = self.current.lock().await;
-        if let Some(connection) = current.as_ref().filter(|connection| !connection.is_closed()) {
-            return Ok(Arc::clone(connection));
-        }
-        current.take();
-        // Others may have tried while this one waited.
-        check()?;
-        match self.open().await {
-            Ok(connection) => Ok(Arc::clone(current.insert(Arc::new(connection)))),
-            Err(failure) => {
-                lock(&self.health).failed(&failure.text, None);
-                Err(failure)
+        let mut started = {
+            let mut current = lock(&self.current);
+            if !current.as_ref().is_some_and(Start::is_useful) {
+                lock(&self.parts.health).check(self.name()).map_err(Failure::not_sent)?;
+                *current = Some(Start::begin(Arc::clone(&self.parts)));
             }
-        }
-    }
-
-    async fn open(&self) -> Result<Connection, Failure> {
-        let (home, wall) = match &self.config.command {
-            Some(_) => (Some(self.home()?), self.wall().await),
-            None => (None, None),
+            current.as_ref().map(|start| start.started.clone())
         };
-        let opening = Opening {
-            server: &self.name,
-            config: &self.config,
-            connector: &self.connector,
-            secrets: self.secrets.as_ref(),
-            home: home.as_ref().map_or(std::path::Path::new("/"), |home| home.path()),
-            wall,
-            limits: self.limits,
-            number: self.connections.fetch_add(1, Ordering::Relaxed),
+        let started = match &mut started {
+            Some(started) => started.wait_for(Option::is_some).await.ok().and_then(|started| started.clone()),
+            None => None,
         };
-        Box::pin(Connection::open(opening)).await
-    }
-
-    fn home(&self) -> Result<Arc<TempDir>, Failure> {
-        let mut home = lock(&self.home);
-        if let Some(home) = home.as_ref() {
-            return Ok(Arc::clone(home));
-        }
-        let made = tempfile::Builder::new().prefix("viv-mcp-").tempdir().map_err(|error| {
-            Failure::not_sent(format!(
-                "the MCP server `{}` did not start: it can be given no home directory: {error}",
-                self.name
-            ))
-        })?;
-        Ok(Arc::clone(home.insert(Arc::new(made))))
+        started.unwrap_or_else(|| {
+            Err(Failure::not_sent(format!("the start of the MCP server `{}` was given up", self.name())))
+        })
     }
 
     /// Counts the end of a question to the server.
@@ -297,23 +302,64 @@ impl McpServer {
         let is_useless = match failure {
             Some(failure) if failure.known == Known::Expired => true,
             Some(failure) if failure.known == Known::Hung => {
-                lock(&self.health).failed(&failure.text, Some(connection.number));
+                self.health().failed(&failure.text, Some(connection.number));
                 connection.end();
                 true
             }
             Some(failure) if failure.known != Known::Answered => {
                 let ended = connection.is_closed().then_some(connection.number);
-                lock(&self.health).failed(&failure.text, ended)
+                self.health().failed(&failure.text, ended)
             }
             _ => {
-                lock(&self.health).answered();
+                self.health().answered();
                 false
             }
         };
         if is_useless {
             // A server that answers nothing any longer may do so after a new start.
-            self.current.lock().await.take_if(|current| current.number == connection.number);
+            lock(&self.current).take_if(|current| current.is_of(connection));
         }
+    }
+
+    fn health(&self) -> MutexGuard<'_, Health> {
+        lock(&self.parts.health)
+    }
+}
+
+impl Parts {
+    async fn open(&self) -> Result<Connection, Failure> {
+        if let Some(missing) = self.config.write.iter().find(|path| !path.exists()) {
+            let (name, path) = (&self.name, missing.display());
+            let why = format!(
+                "the MCP server `{name}` did not start: its `write` names `{path}`, which does not exist"
+            );
+            return Err(Failure::not_sent(why));
+        }
+        let (home, wall) = match &self.config.command {
+            Some(_) => (Some(self.home()?), self.host.wall().await),
+            None => (None, None),
+        };
+        let opening = Opening {
+            server: &self.name,
+            config: &self.config,
+            connector: &self.connector,
+            secrets: self.secrets.as_ref(),
+            home: home.as_deref().unwrap_or(Path::new("/")),
+            host: &self.host,
+            wall,
+            limits: self.limits,
+            number: self.connections.fetch_add(1, Ordering::Relaxed),
+        };
+        Box::pin(Connection::open(opening)).await
+    }
+
+    fn home(&self) -> Result<PathBuf, Failure> {
+        self.host.home(&self.name).map_err(|error| {
+            Failure::not_sent(format!(
+                "the MCP server `{}` did not start: it can be given no home directory: {error}",
+                self.name
+            ))
+        })
     }
 }
 
@@ -323,6 +369,6 @@ async fn may_begin(gate: &dyn CallGate) -> Result<(), Failure> {
 
 impl fmt::Debug for McpServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("McpServer").field(&self.name).finish()
+        f.debug_tuple("McpServer").field(&self.name()).finish()
     }
 }

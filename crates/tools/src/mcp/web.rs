@@ -22,9 +22,11 @@ use rmcp::transport::streamable_http_client::{
 use sse_stream::{Error as SseError, Sse, SseStream};
 
 use super::failure::Known;
-use super::gate::has_too_many_values;
+use super::gate::{Gate, has_too_many_values};
+use super::reading::{messages, nonsense};
 use super::values::OpenedValue;
 use crate::connector::{AllowList, ConnectError, Connector, Incoming, IncomingBody, Outgoing, TrafficLimits};
+use crate::json;
 use crate::secret::Mask;
 
 const SESSION: &str = "mcp-session-id";
@@ -67,6 +69,7 @@ pub(super) struct WebClient {
     pub(super) allow: AllowList,
     pub(super) headers: Arc<[OpenedValue]>,
     pub(super) mask: Arc<Mask>,
+    pub(super) gate: Arc<Gate>,
 }
 
 impl WebClient {
@@ -156,22 +159,33 @@ impl WebClient {
                 Err(error) => Some((Err(WebFailure { text: error.to_string(), known: Known::Lost }), None)),
             }
         });
-        let mask = Arc::clone(&self.mask);
+        let (mask, gate) = (Arc::clone(&self.mask), Arc::clone(&self.gate));
         let checked = move |event: Result<Sse, SseError>| {
-            let mut event = event?;
+            let mut event = match event {
+                Ok(event) => event,
+                Err(error) => return vec![Err(error)],
+            };
             // A server must not choose that it is asked again without a pause.
             event.retry = event.retry.map(|ms| ms.clamp(limits::MCP_RETRY_MIN_MS, limits::MCP_PAUSE_MAX_MS));
             event.id = event.id.filter(|id| id.len() <= EVENT_ID_MAX_BYTES);
-            if let Some(data) = event.data.take() {
-                if has_too_many_values(data.as_bytes()) {
-                    let text = format!("a message has more than {} values", limits::MCP_MESSAGE_VALUES_MAX);
-                    return Err(SseError::Body(Box::new(WebFailure { text, known: Known::Lost })));
-                }
-                event.data = Some(mask.hide(data));
+            let Some(data) = event.data.take() else { return vec![Ok(event)] };
+            if has_too_many_values(data.as_bytes()) {
+                let text = format!("a message has more than {} values", limits::MCP_MESSAGE_VALUES_MAX);
+                return vec![Err(SseError::Body(Box::new(WebFailure { text, known: Known::Lost })))];
             }
-            Ok(event)
+            let data = mask.hide(data);
+            let found = match json::read(&data) {
+                Ok(value) => messages(value, &gate),
+                Err(_) => nonsense(&data, &gate).into_iter().collect(),
+            };
+            if found.is_empty() {
+                return vec![Ok(Sse { data: Some(data), ..event })];
+            }
+            let written = found.iter().filter_map(|message| serde_json::to_string(message).ok());
+            written.map(|data| Ok(Sse { data: Some(data), ..event.clone() })).collect()
         };
-        SseStream::from_bytes_stream(pieces.boxed()).map(checked).boxed()
+        let events = SseStream::from_bytes_stream(pieces.boxed());
+        events.flat_map(move |event| stream::iter(checked(event))).boxed()
     }
 }
 
@@ -212,13 +226,13 @@ impl StreamableHttpClient for WebClient {
                     return Err(self.unusable("the answer is too large"));
                 }
                 let text = self.mask.hide(String::from_utf8_lossy(&body.bytes).into_owned());
-                match serde_json::from_str(&text) {
-                    Ok(message) if asked.is_answered_by(&message) => {
-                        Ok(StreamableHttpPostResponse::Json(message, given))
-                    }
-                    Ok(_) => Err(self.unusable("it answered something else than it was asked")),
-                    Err(_) => Err(self.unusable(format!("the answer is no message: {text}"))),
-                }
+                let value = json::read(&text);
+                let value = value.map_err(|_| self.unusable(format!("the answer is no message: {text}")))?;
+                let mut messages = messages(value, &self.gate).into_iter();
+                let answer = messages.find(|message| asked.is_answered_by(message));
+                let answer =
+                    answer.ok_or_else(|| self.unusable("it answered something else than it was asked"));
+                Ok(StreamableHttpPostResponse::Json(answer?, given))
             }
             200..300 => {
                 // Its type is not shown: it may repeat a secret in other letters.

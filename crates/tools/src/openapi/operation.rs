@@ -113,7 +113,7 @@ impl<'a> Operation<'a> {
         }
         // Long ids often differ only at their end.
         let digest = Sha256::digest(id.as_bytes());
-        let end: String = digest.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
+        let end = agent::id::hex(&digest[..4]);
         format!("{}_{end}", &name[..NAME_MAX - end.len() - 1])
     }
 

@@ -331,6 +331,25 @@ async fn proxies_of_the_environment_are_ignored() {
     assert_eq!((server.requests().len(), proxy.connections()), (1, 0));
 }
 
+/// Starts itself with authorities in the environment that cannot be read.
+#[tokio::test]
+async fn authorities_that_are_named_and_cannot_be_read_close_every_encrypted_way_out() {
+    const NAMED: &str = "VIVARIUM_TEST_AUTHORITIES";
+    if std::env::var_os(NAMED).is_some() {
+        let request = Outgoing::new(Method::GET, "https://127.0.0.1:9/").unwrap().allow(only("127.0.0.0/8"));
+        let error = Connector::default().send(request).await.unwrap_err();
+        assert!(!error.may_have_arrived() && error.to_string().contains("no server is trusted"), "{error}");
+        return;
+    }
+    let mut child = Command::new(std::env::current_exe().unwrap());
+    let name = "authorities_that_are_named_and_cannot_be_read_close_every_encrypted_way_out";
+    child.args(["--exact", &format!("connector::guard::{name}")]);
+    child.env(NAMED, "1").env("SSL_CERT_FILE", "/nowhere/ca.pem");
+    let ended = tokio::task::spawn_blocking(move || child.output()).await.unwrap().unwrap();
+    let said = String::from_utf8_lossy(&ended.stdout);
+    assert!(ended.status.success() && said.contains("1 passed"), "{said}");
+}
+
 #[tokio::test]
 async fn the_api_of_the_own_server_is_not_asked_by_any_name_or_spelling_and_whatever_is_allowed() {
     let server = Loopback::serve(|_, stream| write(stream, page("200 OK", "text/plain", "hi"))).await;

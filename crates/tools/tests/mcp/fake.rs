@@ -11,7 +11,7 @@ use agent::call::Outcome;
 use agent::port::{Tool, ToolError};
 use serde_json::{Value, json};
 use tools::connector::Connector;
-use tools::mcp::{McpDescription, McpLimits, McpServer, McpServerConfig};
+use tools::mcp::{McpDescription, McpHost, McpLimits, McpServer, McpServerConfig};
 use tools::secret::{SecretValue, Secrets};
 
 use crate::declared::calling;
@@ -33,6 +33,10 @@ fn stands_in_for_a_server() {
         }
         Ok("silent") => {
             let _ = std::io::stdin().read_to_end(&mut Vec::new());
+        }
+        Ok("slow") => {
+            hold();
+            serve();
         }
         Ok(_) => serve(),
     }
@@ -121,9 +125,18 @@ fn serve() {
                     "ask",
                     "waits",
                     "read",
+                    "run",
+                    "unreadable",
+                    "half",
+                    "odd",
                     "bad.name/x",
                 ];
-                answer(id, json!({"tools": names.map(|name| tool(name, "Does it."))}));
+                let mut tools = names.map(|name| tool(name, "Does it.")).to_vec();
+                tools.push(json!({"name": "deep", "inputSchema": (0..200).fold(json!(1), |deep, _| json!({"x": deep}))}));
+                tools.push(
+                    json!({"name": "task", "inputSchema": {}, "execution": {"taskSupport": "required"}}),
+                );
+                answer(id, json!({"tools": tools}));
             }
             "tools/call" => called(id, &message["params"], &mut heard),
             "resources/list" => answer(id, json!({"resources": [{"uri": "a://b", "name": "b"}]})),
@@ -175,6 +188,23 @@ fn called(id: &Value, params: &Value, heard: &mut Heard) {
             loop {
                 std::thread::park();
             }
+        }
+        "unreadable" => say(&format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{content}}}}")),
+        "half" => say(&format!(
+            "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{\"content\":[{{\"type\":\"text\",\"text\":\"cut \\ud83d\"}}]}}}}"
+        )),
+        "odd" => answer(
+            id,
+            json!({"content": [{"type": "hologram"}, {"type": "text", "text": "seen"}], "isError": "no"}),
+        ),
+        "run" => {
+            let mut shell = std::process::Command::new("sh");
+            let ran =
+                shell.args(["-c", given["text"].as_str().unwrap_or_default()]).output().expect("a shell");
+            text(
+                id,
+                &format!("{}{}", String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr)),
+            );
         }
         "read" => {
             text(id, &format!("{:?}", std::fs::read_to_string(given["text"].as_str().unwrap_or_default())))
@@ -242,7 +272,9 @@ pub(super) fn server(config: McpServerConfig) -> Arc<McpServer> {
 pub(super) fn server_hiding(config: McpServerConfig, hidden: Vec<PathBuf>) -> Arc<McpServer> {
     let secrets: Arc<dyn Secrets> =
         Arc::new(std::collections::BTreeMap::from([("key".to_owned(), SecretValue::new(CANARY))]));
-    let server = McpServer::new("fake", config, Arc::new(Connector::default()), secrets, hidden);
+    let homes = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("mcp");
+    let host = Arc::new(McpHost::new(crate::child::holder(), homes, hidden));
+    let server = McpServer::new("fake", config, Arc::new(Connector::default()), secrets, host);
     let limits = McpLimits { call: Duration::from_secs(60), ..McpLimits::default() };
     Arc::new(server.unwrap_or_else(|wrong| panic!("{wrong:#?}")).with_limits(limits))
 }

@@ -16,8 +16,8 @@ async fn tools_of_all_pages_are_listed_and_called() {
     let server = server(config("plain", json!({})));
     let tools = approved(&server).await;
     let names: Vec<&str> = tools.iter().map(|tool| tool.name.as_str()).collect();
-    assert_eq!((names[0], names[1], names.len()), ("echo", "env", 18));
-    assert_eq!(names[17], "read_resource");
+    assert_eq!((names[0], names[1], names.len()), ("echo", "env", 22));
+    assert_eq!(names[21], "read_resource");
 
     let said = call(&server, &tools, "echo", json!({"text": "hi"})).await.unwrap();
     assert_eq!((said.status, said.text.as_str()), (OutcomeStatus::Ok, "you said \"hi\""));
@@ -239,20 +239,140 @@ async fn a_server_that_says_nothing_is_given_up() {
     assert!(error.model.contains("did not agree on the protocol within 200 ms"), "{error}");
 }
 
+/// Ways out that were found in walls like this one, for root, too. Each prints `out` if it is open.
+const WAYS_OUT: [(&str, &str); 12] = [
+    (
+        "the hidden folder, uncovered",
+        "umount DATA; umount -l DATA; grep -s token DATA/secrets.toml && echo out",
+    ),
+    (
+        "the same as root of a new namespace",
+        "unshare -Urm sh -c 'umount -l DATA; grep -s token DATA/secrets.toml' && echo out",
+    ),
+    (
+        "the hidden folder by another mount",
+        "mkdir -p m && mount --bind / m && grep -s token mDATA/secrets.toml && echo out",
+    ),
+    (
+        "the hidden folder by another process",
+        "for p in /proc/[0-9]*; do grep -s token $p/rootDATA/secrets.toml && echo out; done",
+    ),
+    ("variables of the server", "tr '\\0' '\\n' 2>/dev/null </proc/OWN/environ && echo out"),
+    (
+        "the disk",
+        "for d in /dev/sd* /dev/vd* /dev/nvme* /dev/loop* /dev/mem /dev/kmsg; do test -e $d && echo out; done",
+    ),
+    ("a device of its own", "mknod d c 1 1 && head -c 1 d && echo out"),
+    ("commands of other users", "touch /etc/cron.d-x 2>/dev/null && rm /etc/cron.d-x && echo out"),
+    ("files beside the hidden folder", "touch DATA/../VIV_ESCAPED && echo out"),
+    ("the kernel's settings", "cat /proc/sys/kernel/core_pattern >/proc/sys/kernel/core_pattern && echo out"),
+    ("sockets of services", "find /run /var/run -type s 2>/dev/null | grep . && echo out"),
+    ("capabilities", "grep -E 'Cap(Eff|Prm|Inh|Amb):.*[1-9a-f]' /proc/self/status && echo out"),
+];
+
 #[tokio::test]
 async fn behind_a_wall_a_server_sees_neither_hidden_files_nor_other_processes() {
-    let data = tempfile::tempdir().unwrap();
+    // The machine has one; without it nothing here is tested.
+    crate::child::wall().await;
+    let data = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let file = data.path().join("secrets.toml");
     std::fs::write(&file, "token").unwrap();
     let server =
         server_hiding(config("plain", json!({})), vec![data.path().to_owned(), data.path().join("absent")]);
+    assert!(server.is_walled().await);
     let tools = approved(&server).await;
     let own = format!("/proc/{}/environ", std::process::id());
     for path in [file.to_str().unwrap(), &own] {
         let said = call(&server, &tools, "read", json!({"text": path})).await.unwrap().text;
-        // Not every machine can build the wall.
-        assert_eq!(said.starts_with("Err"), server.is_walled().await, "{said}");
+        assert!(said.starts_with("Err"), "{said}");
     }
+    let folder = data.path().canonicalize().unwrap();
+    for (what, script) in WAYS_OUT {
+        let script =
+            script.replace("DATA", folder.to_str().unwrap()).replace("OWN", &std::process::id().to_string());
+        let said = call(&server, &tools, "run", json!({"text": script})).await.unwrap().text;
+        assert!(!said.lines().any(|line| line == "out"), "{what} is a way out: {said}");
+    }
+    assert!(!folder.parent().unwrap().join("VIV_ESCAPED").exists());
+}
+
+#[tokio::test]
+async fn behind_a_wall_a_server_writes_its_home_and_what_its_settings_name() {
+    crate::child::wall().await;
+    let open = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let server = server(config("plain", json!({"write": [open.path()]})));
+    let tools = approved(&server).await;
+    let script = format!(
+        "touch {} \"$HOME/a\" /tmp/b && stat -c %a \"$HOME\" && echo done",
+        open.path().join("c").display()
+    );
+    let said = call(&server, &tools, "run", json!({"text": script})).await.unwrap().text;
+    assert_eq!(said, "700\ndone\n");
+    assert!(open.path().join("c").exists());
+    // What it has written is there at its next start.
+    server.stop();
+    let said = call(&server, &tools, "run", json!({"text": "ls \"$HOME/a\" | wc -l; ls /tmp/b"}))
+        .await
+        .unwrap()
+        .text;
+    assert!(said.starts_with("1\n") && said.contains("No such file"), "{said}");
+
+    let gone = super::fake::server(config("plain", json!({"write": ["/no/such/folder"]})));
+    let error = gone.list().await.unwrap_err();
+    assert!(error.model.contains("its `write` names `/no/such/folder`, which does not exist"), "{error}");
+}
+
+#[tokio::test]
+async fn what_cannot_be_used_costs_nothing_else() {
+    let server = server(config("plain", json!({"effect": "read_only"})));
+    let listing = server.list().await.unwrap();
+    let left: Vec<&str> = listing.left_out.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(left, ["deep", "task"]);
+    for (tool, wanted) in
+        [("half", "cut \u{fffd}"), ("odd", "[content of a kind that is not known: `hologram`]\nseen")]
+    {
+        assert_eq!(call(&server, &listing.tools, tool, json!({})).await.unwrap().text, wanted);
+    }
+    let answer = call(&server, &listing.tools, "unreadable", json!({}));
+    let error = tokio::time::timeout(Duration::from_secs(20), answer).await.expect("at once").unwrap_err();
+    assert_eq!(error.model, "the MCP server `fake` answered, but its answer cannot be read");
+}
+
+#[tokio::test]
+async fn a_death_is_noticed_at_once_although_a_child_of_the_server_holds_its_output() {
+    let server = server(config("plain", json!({"effect": "read_only"})));
+    let tools = approved(&server).await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    assert!(call(&server, &tools, "spawn", json!({"port": port})).await.is_ok());
+    let _held = listener.accept().await.unwrap();
+    let death = call(&server, &tools, "die", json!({}));
+    let error = tokio::time::timeout(Duration::from_secs(20), death).await.expect("at once").unwrap_err();
+    assert_eq!(error.model, "the MCP server `fake` failed: it ended with status 3");
+    assert!(call(&server, &tools, "echo", json!({})).await.is_ok());
+}
+
+/// Whoever asks first may give up; the start goes on for the others.
+#[tokio::test]
+async fn a_start_is_one_for_all_who_ask_however_long_they_wait() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port().to_string();
+    let server = server(config("slow", json!({"env": {"FAKE_MCP": "slow", "PORT": port}})));
+    let mut started = {
+        let first = server.list();
+        tokio::pin!(first);
+        tokio::select! {
+            _ = &mut first => panic!("it has not started"),
+            accepted = listener.accept() => accepted.unwrap().0,
+        }
+    };
+    let (second, third, ()) = tokio::join!(server.list(), server.list(), async {
+        tokio::task::yield_now().await;
+        tokio::io::AsyncWriteExt::shutdown(&mut started).await.unwrap();
+    });
+    assert_eq!((second.unwrap().tools.len(), third.unwrap().tools.len()), (22, 22));
+    let again = std::pin::pin!(listener.accept());
+    assert!(futures_util::poll!(again).is_pending(), "it was started once");
 }
 
 #[tokio::test]

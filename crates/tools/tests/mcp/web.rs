@@ -159,7 +159,7 @@ async fn a_failed_call_is_an_error_or_unknown_by_what_may_have_happened() {
     let (_loopback, server) = fake(json!({})).await;
     let tools = approved(&server).await;
     for how in ["lost", "cut", "gateway", "page", "large", "other", "nothing"] {
-        server.stop().await;
+        server.stop();
         // Its answers show that the server is well.
         assert!(call(&server, &tools, "repeat", json!({})).await.is_ok());
         let outcome = call(&server, &tools, "repeat", json!({"how": how})).await.unwrap();

@@ -8,6 +8,7 @@ use agent::port::{
     AgentTools, BoxFuture, BoxStream, Done, Model, ModelError, ModelInfo, ModelRequest, Models, Piece, Tool,
     ToolContext, ToolError, ToolSpec, Toolbox, Toolset,
 };
+use agent::tool::ToolLabel;
 use serde_json::{Value, json};
 use tools::BadTool;
 
@@ -41,6 +42,44 @@ fn changed(name: &str, change: impl FnOnce(&mut ToolSpec)) -> Arc<dyn Tool> {
     spec.name = name.into();
     change(&mut spec);
     Arc::new(Named(spec))
+}
+
+/// A new tool needs a row here: whether what it returns is for everyone, and whether what it is given can leave.
+#[test]
+fn each_tool_of_the_kit_says_whether_what_it_returns_is_private() {
+    let kit = tools::prebuilt();
+    let private = [
+        "enter_space",
+        "read_messages",
+        "peek_inbox",
+        "get_my_runs",
+        "recall",
+        "read_cycle",
+        "read_outcome",
+        "ask_person",
+    ];
+    let public = [
+        "send_message",
+        "skip",
+        "done",
+        "set_memories",
+        "delete_memories",
+        "set_goals",
+        "delete_goals",
+        "set_plans",
+        "delete_plans",
+        "set_reminder",
+    ];
+    for name in kit.names() {
+        let labels: Vec<ToolLabel> = kit.tool(&name).unwrap().spec().labels.iter().collect();
+        match private.contains(&name.as_str()) {
+            true => assert_eq!(labels, [ToolLabel::Private], "{name}"),
+            false => {
+                assert!(public.contains(&name.as_str()), "`{name}` has no row");
+                assert_eq!(labels, [], "{name}");
+            }
+        }
+    }
 }
 
 #[test]

@@ -82,6 +82,7 @@ async fn a_note_may_have_an_importance_and_a_pin_within_limits() {
         value: "v".into(),
         importance: Some(Importance::High),
         pin: Some(false),
+        trust: None,
     };
     assert_eq!(world.pending.memories, [wanted]);
     let unknown = json!({"memories": [note("a", json!({"importance": "urgent"}))]});

@@ -41,6 +41,14 @@ async fn what_is_read_is_trusted_as_its_least_trusted_sender_apart_from_the_agen
         world.store.messages.push(by_hook);
         assert_eq!(world.ask(tool, to("family")).await.unwrap().outcome.trust, Some(Trust::Outside));
     }
+    world.store.messages = vec![NamedMessage { trust: Trust::Outside, ..own.clone() }];
+    let repeated = world.ask("read_messages", to("family")).await.unwrap();
+    assert_eq!(repeated.outcome.trust, Some(Trust::Outside), "a stranger's words in its own mouth");
+    world.store.messages = vec![own, stored_message(FAMILY, 2, HUSAM, "hi")];
+    world
+        .store
+        .messages
+        .push(NamedMessage { trust: Trust::Outside, ..stored_message(FAMILY, 3, HUSAM, "x") });
     let older = world.ask("read_messages", json!({"space": "family", "before": 3})).await.unwrap();
     assert_eq!(older.outcome.trust, Some(Trust::Member), "only what is shown counts");
 }

@@ -25,6 +25,7 @@ fn with(outcome: Option<Outcome>) -> World {
         awaited: true,
         state: CallState::Done,
         outcome,
+        trust: agent::event::Trust::Member,
     }];
     world
 }

@@ -243,7 +243,7 @@ pub(crate) fn space(id: SpaceId, name: &str, display_name: &str, members: &[Enti
         created_at: now(),
     };
     let member = |entity: &Entity| Member { entity: entity.clone(), role: String::new(), since: now() };
-    SpaceFacts { space, members: members.iter().map(member).collect(), more_members: 0 }
+    SpaceFacts { space, members: members.iter().map(member).collect(), more_members: 0, told: false }
 }
 
 pub(crate) fn entity(id: EntityId, kind: EntityKind, name: &str, display_name: &str) -> Entity {

@@ -80,11 +80,6 @@ fn a_call_of_a_tool_that_wants_approval_does_not_start_and_the_others_do() {
     let row = &commits[0].calls[0];
     let asked = row.approval.as_ref().unwrap();
     assert_eq!((asked.state, asked.hash.as_str()), (ApprovalState::Wanted, &*hash(row)));
-    assert_eq!(
-        commits[0].used,
-        [ToolLabel::Private].into_iter().collect(),
-        "what is not approved is not used"
-    );
     assert!(!kinds(&commits).contains(&CommitKind::Start));
     for row in &rows {
         cycle.settled(row.id.clone(), Outcome::ok("seen"));
@@ -309,7 +304,6 @@ fn a_call_whose_rule_was_deleted_meanwhile_is_asked_for_instead() {
     let Next::Commit(decision) = cycle.next(at(2_000)) else { panic!("wanted it decided again") };
     let fire = &decision.calls[0];
     assert_eq!((fire.waits_for_person(), &fire.by_rule), (true, &None));
-    assert_eq!(decision.used, [ToolLabel::Private].into_iter().collect(), "as if there had been no rule");
     cycle.committed(done(Glance::default()), at(2_000));
     let (_, next) = drive(&mut cycle);
     assert_eq!(outward(next).iter().map(|row| row.tool.as_str()).collect::<Vec<_>>(), ["crm"]);

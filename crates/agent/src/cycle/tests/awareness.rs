@@ -214,7 +214,7 @@ fn a_gate_refuses_calls_and_does_not_change_the_tool_list() {
     let mut cycle = configured(&config, vec![service(1, 0)]);
     let (_, next) = drive(&mut cycle);
     let Next::Think(prompt) = next else { panic!("wanted a prompt, got {next:?}") };
-    assert_eq!(prompt.tools.len(), 11);
+    assert_eq!(prompt.tools.len(), 13);
     assert!(shown(&prompt).pop().unwrap().contains("[PHASE] step 0: you may call look, skip and done only."));
     let (commits, next) = reply_with(&mut cycle, vec![call("note")]);
     let outcome = commits[0].calls[0].outcome.as_ref().unwrap();
@@ -305,7 +305,7 @@ fn a_message_that_mentions_only_another_member_is_not_addressed_to_this_agent() 
     assert_eq!(ending(vec![other], Some(EventId("e1".into()))), None, "an operator sent it again");
 }
 
-fn space_of_three(id: SpaceId) -> crate::life::SpaceFacts {
+pub(super) fn space_of_three(id: SpaceId) -> crate::life::SpaceFacts {
     let member = |n: u128| crate::entity::Member {
         entity: Entity { id: EntityId(Uuid::from_u128(n)), ..activation(vec![]).entity },
         role: String::new(),
@@ -322,7 +322,12 @@ fn space_of_three(id: SpaceId) -> crate::life::SpaceFacts {
         wake_on: crate::config::WakeOn::All,
         created_at: at(0),
     };
-    crate::life::SpaceFacts { space, members: vec![member(1), member(2), member(3)], more_members: 0 }
+    crate::life::SpaceFacts {
+        space,
+        members: vec![member(1), member(2), member(3)],
+        more_members: 0,
+        told: false,
+    }
 }
 
 #[test]

@@ -31,8 +31,14 @@ fn time_between_the_activations_of_a_cycle_does_not_count() {
     again.clean = true;
     let (tools, model) = (cycle.pinned.setup.tools.clone(), cycle.pinned.setup.model.clone());
     let window = commits.iter().flat_map(|c| c.entries.iter().cloned().map(Arc::new)).collect();
-    let setup =
-        Setup { tools, model, others: Vec::new(), new_cycle: CycleId(Uuid::from_u128(51)), panicked: false };
+    let setup = Setup {
+        tools,
+        model,
+        others: Vec::new(),
+        new_cycle: CycleId(Uuid::from_u128(51)),
+        panicked: false,
+        unstored: Vec::new(),
+    };
     let mut cycle = Cycle::begin(again, window, setup, hours(8));
     let step = |cycle: &mut Cycle, seconds: u64| {
         let now = hours(8) + Duration::from_secs(seconds);

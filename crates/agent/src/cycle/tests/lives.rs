@@ -78,7 +78,7 @@ impl Lived {
         let pins = self.memories.values().filter(|memory| memory.pinned).count();
         let pin = (pins < 6 && self.dice.chance(25)).then_some(true);
         let value = format!("{}{}", "word ".repeat(self.dice.below(20) as usize), self.dice.below(1_000));
-        MemoryChange::Set { key, value, importance: None, pin }
+        MemoryChange::Set { key, value, importance: None, pin, trust: None }
     }
 
     fn make(&mut self, change: &MemoryChange) {
@@ -183,7 +183,14 @@ impl Lived {
             max_output: 500,
             ..ModelInfo::default()
         };
-        let setup = Setup { tools: tools.into(), model, others: Vec::new(), new_cycle: id, panicked: false };
+        let setup = Setup {
+            tools: tools.into(),
+            model,
+            others: Vec::new(),
+            new_cycle: id,
+            panicked: false,
+            unstored: Vec::new(),
+        };
         let now = at(i64::try_from(event).unwrap() * 100_000);
         let mut cycle = Cycle::begin(again, window, setup, now);
         let mut asked = None;

@@ -14,7 +14,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::dead;
+use super::events;
 use crate::args::ChatArgs;
 use crate::errors::{Exit, Result};
 use crate::output::Screen;
@@ -42,7 +42,7 @@ pub(crate) async fn run(client: Client, data_dir: &Path, screen: Screen, args: C
     }
     if target.admin {
         let agents: Vec<String> = target.agents().map(|agent| agent.id.to_string()).collect();
-        dead::note(&client, &screen, &agents).await?;
+        events::note(&client, &screen, &agents).await?;
     }
     if live {
         let history = data_dir.is_dir().then(|| data_dir.join(HISTORY));

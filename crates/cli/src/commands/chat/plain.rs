@@ -106,7 +106,7 @@ impl Plain {
                         paused.push(at);
                         self.screen.note(&format!("({name} waits for a person, so the next line is read)"));
                         if calls.iter().any(|one| one.space != Some(self.target.space.id)) {
-                            self.screen.note("(not only here: `viv approvals list`)");
+                            self.screen.note("(not only here: `viv approvals`)");
                         }
                     }
                 }

@@ -1,7 +1,11 @@
 //! `viv models`: asks every provider with a key and every model server on this machine for its models, and
 //! shows windows and prices if known.
 
+use std::path::Path;
+
 use agent::port::Price;
+use api::ReadyJson;
+use client::Client;
 use futures_util::future::join_all;
 use models::catalog::PROVIDERS;
 use models::listing::{Offer, Reach, Survey, survey};
@@ -31,16 +35,35 @@ pub(super) async fn run(global: &Global, screen: Screen, args: &ModelsArgs) -> R
         }
     }
     let found = join_all(asked).await;
+    let running = running(setup.data_dir()).await;
     drop(waiting);
     if screen.json {
-        screen.json_line(&as_json(&found, chosen.as_ref()));
+        screen.json_line(&as_json(&found, chosen.as_ref(), running.as_deref()));
     } else {
-        show(&screen, &found, chosen.as_ref(), only.is_some());
+        show(&screen, &found, chosen.as_ref(), running.as_deref(), only.is_some());
     }
     Ok(Exit::Answered)
 }
 
-fn show(screen: &Screen, found: &[Survey], chosen: std::result::Result<&Chosen, &Failure>, full: bool) {
+/// The model of the server that runs here; it may have been started with settings that are not visible here.
+async fn running(data_dir: &Path) -> Option<String> {
+    let client = Client::find(data_dir.to_owned()).ok()?;
+    let ready: ReadyJson = client.get_as("/v1/ready").await.ok()?;
+    Some(ready.model?.name)
+}
+
+fn show(
+    screen: &Screen,
+    found: &[Survey],
+    chosen: std::result::Result<&Chosen, &Failure>,
+    running: Option<&str>,
+    full: bool,
+) {
+    let other = running.filter(|running| chosen.ok().is_none_or(|chosen| chosen.info.name != **running));
+    if let Some(running) = other {
+        let name = screen.paint(Style::Bold, &screen.clean_line(running));
+        screen.wrapped(&format!("the running server uses {name}; this is what `viv up` would use now"), 2);
+    }
     match chosen {
         Ok(chosen) => {
             let name = screen.paint(Style::Bold, &screen.clean_line(&chosen.info.name));
@@ -137,7 +160,7 @@ fn dollars(micros: u64) -> String {
     }
 }
 
-fn as_json(found: &[Survey], chosen: std::result::Result<&Chosen, &Failure>) -> Value {
+fn as_json(found: &[Survey], chosen: std::result::Result<&Chosen, &Failure>, running: Option<&str>) -> Value {
     let providers: Vec<Value> = found
         .iter()
         .map(|found| {
@@ -155,7 +178,7 @@ fn as_json(found: &[Survey], chosen: std::result::Result<&Chosen, &Failure>) -> 
     let of =
         |chosen: &Chosen| json!({"model": chosen.info.name, "why": chosen.why, "demo": chosen.info.demo});
     let default = chosen.ok().map(of);
-    json!({"items": providers, "next": null, "default": default})
+    json!({"items": providers, "next": null, "default": default, "running": running})
 }
 
 #[cfg(test)]

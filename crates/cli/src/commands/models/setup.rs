@@ -1,5 +1,6 @@
 //! What both commands need: keys, the default model, and models as configured here.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,6 +27,10 @@ impl Setup {
         let settings = Settings::load(global, &())?;
         let secrets = model::secrets_of(&settings)?;
         Ok(Self { settings, secrets })
+    }
+
+    pub(super) fn data_dir(&self) -> &Path {
+        self.settings.data_dir()
     }
 
     /// The model that `viv up` would use, and everything that it would know.

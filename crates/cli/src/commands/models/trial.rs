@@ -10,9 +10,9 @@ use agent::port::{Clock, Model, Models as _, ToolSpec};
 use agent::workspace;
 use models::bounds::CONFORMANCE_OUTPUT;
 use models::catalog;
-use models::client::display_url;
 use models::conformance::{self, Advice, Check, Column, Finding, Speed, Trial, Verdict, advice};
 use models::model_book::{ModelBook, ModelConfig, ToolMode};
+use net::display_url;
 use runtime::clock::SystemClock;
 use serde_json::{Value, json};
 

@@ -15,7 +15,7 @@ use super::runner::hooks;
 use crate::args::Global;
 use crate::errors::{Exit, Failure, Result};
 use crate::settings;
-use project::agent_file;
+use project::agent_file::{self, Remark};
 
 const FILES_MAX: usize = 1_000;
 /// Flaws that one failure lists; `viv scenario check` lists them all.
@@ -68,15 +68,21 @@ pub(super) fn read_all(global: &Global, paths: &[PathBuf]) -> Result<Vec<File>> 
 
 fn read(path: &Path, tools: &[String], hooks: &dyn Hooks) -> Result<File> {
     let folder = path.parent().unwrap_or(Path::new(""));
-    let agent_files = |file: &str| agent_file(&folder.join(file), tools);
+    let agent_files = |file: &str, tools: &[String]| agent_file(&folder.join(file), tools);
     let scenario = file::read_path(path, tools, &agent_files, hooks);
     let scenario = scenario.map_err(|error| unreadable(path, &error))?;
     Ok(File { path: path.display().to_string(), scenario })
 }
 
+const OWN_TOOLS: &str =
+    "a tool of your server has to be in the scenario, too: name it under `tools`, with an `outcome`";
+
 /// The config in an agent file. Names and spaces are defined by the scenario, and the model by the command.
 fn agent_file(path: &Path, tools: &[String]) -> std::result::Result<Map<String, Value>, Vec<String>> {
-    let vet = |config: &AgentConfig| agent_file::unknown_tools(config, tools);
+    let here = |remark: Remark| Remark { what: format!("{}; {OWN_TOOLS}", remark.what), ..remark };
+    let vet = |config: &AgentConfig| {
+        agent_file::unknown_tools(config, tools).into_iter().map(here).collect::<Vec<_>>()
+    };
     let agent = agent_file::read_one(path, &vet)
         .map_err(|problems| problems.iter().map(ToString::to_string).collect::<Vec<_>>())?;
     let Value::Object(mut keys) = agent.config.to_json() else { return Ok(Map::new()) };

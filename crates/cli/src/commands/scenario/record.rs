@@ -6,18 +6,24 @@ use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
+use agent::approval::ApprovalState;
 use agent::config::AgentConfig;
 use agent::entry::EntryKind;
-use agent::event::{EventData, EventState};
-use agent::id::MessageId;
+use agent::event::{Channel, EventData, EventState};
+use agent::id::{CallId, MessageId};
+use agent::message::{ModelMessage, Part};
 use agent::port::Toolbox;
 use agent::space::MessageKind;
-use api::{Agent, EntityJson, FactsJson, LoggedEvent, MessageJson, RunDetail, RunJson, SpaceOfAgent};
+use agent::tool::{ToolLabel, is_named};
+use api::{
+    Agent, ApprovalJson, EntityJson, FactsJson, LoggedEvent, MessageJson, PageJson, RunDetail, RunJson,
+    SpaceOfAgent, ToolJson,
+};
+use runtime::clock::SystemClock;
 use scenario::file;
-use scenario::record::{RecordedCycle, RecordedEvent, RecordedMessage, Recording};
-use scenario::scene::Room;
-use scenario::write::written;
-use serde_json::json;
+use scenario::record::{RecordedAnswer, RecordedCycle, RecordedEvent, RecordedMessage, Recording};
+use scenario::scene::{PersonReply, Room, SceneOutcome, SceneTool};
+use serde_json::{Value, json};
 
 use super::runner;
 use crate::args::RecordArgs;
@@ -36,28 +42,34 @@ pub(crate) async fn run(client: Client, screen: Screen, args: RecordArgs) -> Res
     let progress = Progress::start(&screen, "reading what happened");
     let agent = target::agent(&client, args.agent.as_deref()).await?;
     let runs = runs(&client, &agent, &args).await?;
-    let (scenario, left_out) = gather(&client, &agent, &runs).await?.scenario();
+    let Some((scenario, left_out, text)) = gather(&client, &agent, &runs).await?.fitting() else {
+        let message = "this cycle is too large for a scenario";
+        return Err(Failure::new(Exit::Refused, "too_large", message)
+            .hint("name a smaller one with --run; `viv runs` lists them"));
+    };
     if scenario.story.is_empty() {
         let message = "these cycles contain nothing that can be recorded";
         return Err(Failure::new(Exit::Refused, "nothing_to_record", message)
             .hint("messages and events of services can be recorded; plans and late results cannot yet"));
     }
-    let text = written(&scenario);
     let trial_failure = trial_failure(&text).await?;
     drop(progress);
     if let Some(path) = &args.output {
         new_file(path)?.write_all(text.as_bytes()).map_err(|error| unwritable(path, &error))?;
     }
+    let cycles = scenario.agents.iter().flat_map(|actor| &actor.script).map(Vec::len).sum::<usize>();
     let file = args.output.as_ref().map(|path| path.display().to_string());
     if screen.json {
         screen.json_line(&json!({
-            "agent": agent.name, "file": file, "cycles": runs.len(), "passes": trial_failure.is_none(),
+            "agent": agent.name, "file": file, "cycles": cycles, "passes": trial_failure.is_none(),
             "left_out": left_out, "text": text,
         }));
     } else if let Some(file) = &file {
-        let cycles = counted(runs.len(), "cycle");
+        let cycles = counted(cycles, "cycle");
         screen.text(&format!("wrote {cycles} of `{}` to {file}", agent.name));
-        screen.text(&format!("run it with: viv scenario run {file}"));
+        if trial_failure.is_none() {
+            screen.text(&format!("run it with: viv scenario run {file}"));
+        }
     } else {
         screen.line(screen.clean(&text).trim_end());
     }
@@ -104,12 +116,15 @@ async fn gather(client: &Client, agent: &Agent, runs: &[RunJson]) -> Result<Reco
         Failure::new(Exit::Failed, "unknown_answer", format!("cannot read the config: {error}"))
             .hint("is the server a different version than this `viv`?")
     })?;
+    let prebuilt = tools::prebuilt().names();
+    let tools = own_tools(client, &config, &prebuilt).await?;
     let facts: FactsJson = client.get_as(&agent_path(agent.id, "/facts")).await?;
     let mut recording = Recording {
         agent: agent.name.clone(),
         display_name: agent.display_name.clone(),
         config,
         rooms: Vec::new(),
+        tools,
         messages: HashMap::new(),
         handles: HashMap::from([(agent.id.to_string(), agent.name.clone())]),
         cycles: Vec::new(),
@@ -122,21 +137,32 @@ async fn gather(client: &Client, agent: &Agent, runs: &[RunJson]) -> Result<Reco
         recording.handles.extend(members.into_iter().chain([(id.to_string(), name)]));
     }
     let mut entries = read_all(client, agent.id, ENTRIES_MAX).await?;
+    let results = entries.extract_if(.., |entry| entry.kind == EntryKind::Outcomes);
+    let mut results: HashMap<CallId, SceneOutcome> =
+        results.flat_map(|entry| results_of(entry.message)).collect();
     entries.retain(|entry| entry.kind == EntryKind::Assistant);
+    let mut answers = answers(client, agent).await?;
     let path = agent_path(agent.id, "/inbox?state=processed");
     let mut inbox: Vec<LoggedEvent> = client.list_as(&path, INBOX_MAX).await?;
     inbox.sort_by_key(|event| event.seq);
     for run in runs {
         let mut events = Vec::new();
         let of_run = |event: &LoggedEvent| matches!(event.state, EventState::Processed { cycle, .. } if cycle == run.id);
-        for LoggedEvent { seq, kind, data, .. } in inbox.extract_if(.., |event| of_run(event)) {
+        for LoggedEvent { seq, kind, data, envelope, urgent, .. } in
+            inbox.extract_if(.., |event| of_run(event))
+        {
             if let EventData::Message { message: id, .. } = data {
                 let message = message(client, id, &mut recording.handles).await?;
                 recording.messages.insert(id, message);
             }
-            events.push(RecordedEvent { seq, kind, data });
+            let of_hook = envelope.channel == Channel::Webhook;
+            events.push(RecordedEvent { seq, kind, data, of_hook, urgent });
         }
         let detail: RunDetail = client.get_as(&format!("/v1/runs/{}", run.id)).await?;
+        let replies: Vec<ModelMessage> =
+            entries.extract_if(.., |entry| entry.cycle == run.id).map(|entry| entry.message).collect();
+        let calls: Vec<CallId> =
+            replies.iter().flat_map(ModelMessage::calls).map(|(id, ..)| id.clone()).collect();
         let texts = detail.messages.into_iter().filter(|message| message.kind == MessageKind::Text);
         recording.cycles.push(RecordedCycle {
             ordinal: run.ordinal,
@@ -145,14 +171,94 @@ async fn gather(client: &Client, agent: &Agent, runs: &[RunJson]) -> Result<Reco
             steps: run.steps.len(),
             processed: run.events,
             events,
-            replies: entries
-                .extract_if(.., |entry| entry.cycle == run.id)
-                .map(|entry| entry.message)
+            replies,
+            outcomes: outcomes(run, &prebuilt, &mut results),
+            answers: answers
+                .extract_if(.., |(call, _)| calls.contains(call))
+                .map(|(_, answer)| answer)
                 .collect(),
             posted: texts.map(|message| recorded(message, agent.name.clone())).collect(),
         });
     }
     Ok(recording)
+}
+
+/// The tools of the agent that not every server has. A scenario's own tools have their names.
+async fn own_tools(client: &Client, config: &AgentConfig, prebuilt: &[String]) -> Result<Vec<SceneTool>> {
+    let PageJson { items, .. }: PageJson<ToolJson> = client.get_as("/v1/tools").await?;
+    let wanted: Vec<&str> = config.named_tools().into_iter().map(|(_, tool)| tool).collect();
+    let own = |tool: &ToolJson| {
+        !prebuilt.contains(&tool.name) && wanted.iter().any(|wanted| is_named(wanted, &tool.name))
+    };
+    let scene = |tool: ToolJson| SceneTool {
+        name: tool.name,
+        effect: tool.effect,
+        labels: tool.labels.iter().filter_map(|label| label.parse::<ToolLabel>().ok()).collect(),
+        description: tool.description,
+        input: Some(tool.input),
+        outcomes: Vec::new(),
+    };
+    let mut tools: Vec<SceneTool> = items.into_iter().filter(own).map(scene).collect();
+    for gone in wanted
+        .iter()
+        .filter(|name| !name.contains(['*', ':']) && !prebuilt.iter().any(|known| known == *name))
+    {
+        if !tools.iter().any(|tool| tool.name == **gone) {
+            tools.push(SceneTool { name: (**gone).to_owned(), ..SceneTool::default() });
+        }
+    }
+    Ok(tools)
+}
+
+/// What calls returned, as the agent read it.
+fn results_of(message: ModelMessage) -> impl Iterator<Item = (CallId, SceneOutcome)> {
+    message.parts.into_iter().filter_map(|part| match part {
+        Part::ToolResult { id, text, error: failed, .. } => Some((id, SceneOutcome { text, failed })),
+        _ => None,
+    })
+}
+
+/// The outcomes of those calls of a run that ran outside the server.
+fn outcomes(
+    run: &RunJson,
+    prebuilt: &[String],
+    results: &mut HashMap<CallId, SceneOutcome>,
+) -> Vec<(String, SceneOutcome)> {
+    let mut outcomes = Vec::new();
+    for step in &run.steps {
+        for (index, call) in (0..).zip(&step.calls) {
+            let id = CallId::derive(run.agent, run.id, step.step, index);
+            let ran = call.started_ms.is_some() && !prebuilt.contains(&call.tool);
+            outcomes.extend(results.remove(&id).filter(|_| ran).map(|outcome| (call.tool.clone(), outcome)));
+        }
+    }
+    outcomes
+}
+
+/// What people answered to calls of the agent, in order.
+async fn answers(client: &Client, agent: &Agent) -> Result<Vec<(CallId, RecordedAnswer)>> {
+    let path = format!("/v1/approvals?all=true&agent={}", agent.id);
+    let mut all: Vec<ApprovalJson> = client.list_as(&path, INBOX_MAX).await?;
+    all.sort_by_key(|asked| asked.answered_at);
+    let people: Vec<EntityJson> = client.list_as("/v1/entities?kind=human", INBOX_MAX).await?;
+    let answer = |asked: ApprovalJson| {
+        let by = asked.by?;
+        let who = people.iter().find(|person| person.name == by).map(|person| person.name.clone());
+        let reply = match asked.state {
+            ApprovalState::Granted => PersonReply::Approves,
+            ApprovalState::Refused => PersonReply::Refuses(asked.reason.unwrap_or_else(|| "no".to_owned())),
+            // It is the outcome of the question that says what was answered.
+            ApprovalState::Answered => PersonReply::Says(answer_in(asked.outcome.as_deref()?)?),
+            _ => return None,
+        };
+        let tool = (!matches!(reply, PersonReply::Says(_))).then_some(asked.tool);
+        Some((asked.call, RecordedAnswer { who, tool, reply }))
+    };
+    Ok(all.into_iter().filter_map(answer).collect())
+}
+
+fn answer_in(outcome: &str) -> Option<Value> {
+    serde_json::from_str::<Value>(outcome).ok()?.get("answer").cloned()
 }
 
 /// A message that an event refers to, and the handle of its sender, who may have left the space since.
@@ -178,7 +284,9 @@ fn recorded(message: MessageJson, sender: String) -> RecordedMessage {
 
 /// Why the recorded text does not pass; `None` if it does.
 async fn trial_failure(text: &str) -> Result<Option<String>> {
-    let scenario = match file::read(text.as_bytes(), &tools::prebuilt().names()) {
+    let (no_files, hooks) =
+        (|_: &str, _: &[String]| Err(Vec::new()), runner::hooks(Arc::new(SystemClock::new())));
+    let scenario = match file::read_with(text.as_bytes(), &tools::prebuilt().names(), &no_files, &*hooks) {
         Ok(scenario) => scenario,
         Err(flaws) => return Ok(flaws.first().map(|flaw| format!("line {}: {flaw}", flaw.place.line))),
     };

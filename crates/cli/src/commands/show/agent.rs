@@ -7,12 +7,12 @@ use jiff::Timestamp;
 use serde_json::json;
 
 use super::{calls, section};
-use crate::commands::dead;
+use crate::commands::events;
 use crate::errors::Result;
 use crate::output::{Screen, ago};
 use client::{Client, agent_path, target};
 
-pub(super) async fn agent(client: &Client, screen: &Screen, wanted: Option<&str>) -> Result<()> {
+pub(crate) async fn agent(client: &Client, screen: &Screen, wanted: Option<&str>) -> Result<()> {
     let agent = target::agent(client, wanted).await?;
     let (card, facts) = (agent_path(agent.id, ""), agent_path(agent.id, "/facts"));
     if screen.json {
@@ -35,7 +35,7 @@ pub(super) async fn agent(client: &Client, screen: &Screen, wanted: Option<&str>
         ("left out", left_out(&agent).as_deref().map(line)),
         ("config", Some(format!("revision {}", agent.config_rev))),
         ("inbox", Some(format!("waiting {}, held {}", agent.waiting, agent.held))),
-        ("dead", dead::notice(&agent).as_deref().map(line)),
+        ("dead", events::notice(&agent).as_deref().map(line)),
         ("cycles", Some(format!("{}, skipped {}", agent.cycles, agent.skips))),
         ("tokens", Some(tokens_of(&agent))),
         ("created", Some(ago(agent.created_at, Timestamp::now()))),

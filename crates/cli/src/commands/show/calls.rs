@@ -17,7 +17,7 @@ pub(super) async fn fetched(client: &Client, agent: AgentId) -> Result<Value> {
     Ok(client.get(&agent_path(agent, "/calls")).await?["items"].take())
 }
 
-/// One line for each open call, with the id that `viv cancel` takes.
+/// One line for each open call, with the id that `viv events cancel` takes.
 pub(super) async fn lines(client: &Client, screen: &Screen, agent: AgentId) -> Result<Vec<String>> {
     let calls: Vec<Call> = typed("calls", fetched(client, agent).await?)?;
     Ok(calls.iter().map(|call| line(screen, call)).collect())
@@ -38,7 +38,10 @@ pub(super) async fn late(client: &Client, screen: &Screen, run: &RunJson) -> Res
                 }
                 answer => {
                     let event: LoggedEvent = typed(&path, answer?)?;
-                    let what = shortened(&screen.clean_line(&super::inbox::content(&event)), RESULT_COLUMNS);
+                    let what = shortened(
+                        &screen.clean_line(&crate::commands::events::content_of(&event)),
+                        RESULT_COLUMNS,
+                    );
                     format!("{what} ({})", event.progress.as_str())
                 }
             });

@@ -1,9 +1,8 @@
-//! `viv show`: an agent, a run, an inbox or a context.
+//! `viv show`: an agent, a run or a context.
 
-mod agent;
+pub(crate) mod agent;
 mod calls;
 mod context;
-mod inbox;
 mod run;
 
 pub(super) use context::read_all;
@@ -18,7 +17,6 @@ pub(crate) async fn run(client: Client, screen: Screen, what: Show) -> Result<Ex
     match what {
         Show::Agent { agent } => agent::agent(&client, &screen, agent.as_deref()).await?,
         Show::Run { run } => run::run(&client, &screen, run.as_deref()).await?,
-        Show::Inbox(arg) => inbox::inbox(&client, &screen, &arg).await?,
         Show::Context { agent, at: Some(run), .. } => {
             context::sent(&client, &screen, agent.as_deref(), run).await?
         }

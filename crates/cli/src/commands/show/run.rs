@@ -2,12 +2,14 @@
 
 use agent::call::OutcomeStatus;
 use agent::id::CycleId;
+use agent::message::Part;
 use agent::run::{CallRecord, StepRecord};
-use api::{RunDetail, RunJson, UsageJson};
+use api::{LogEntry, RunDetail, RunJson, SentContextJson, SentItem, UsageJson};
 use jiff::Timestamp;
 
 use super::{calls as open, section};
 use crate::bars::{Piece, Scale};
+use crate::commands::runs;
 use crate::errors::{Exit, Failure, Result};
 use crate::output::{Screen, Style, ago, columns, counted, shortened, span, wrap};
 use crate::written_by;
@@ -27,6 +29,10 @@ const RUN_OR_AGENT: &str = "`viv ps` lists agents; `viv show run AGENT` shows it
 pub(super) async fn run(client: &Client, screen: &Screen, wanted: Option<&str>) -> Result<()> {
     let id = match wanted {
         Some(id) if id.parse::<CycleId>().is_ok() && is_run(client, id).await? => id.to_owned(),
+        Some(prefix) if runs::is_prefix(prefix) => match runs::with_prefix(client, prefix).await? {
+            Some(id) => id.to_string(),
+            None => newest_run(client, wanted).await?,
+        },
         wanted => newest_run(client, wanted).await?,
     };
     let path = format!("/v1/runs/{}", segment(&id));
@@ -45,11 +51,48 @@ pub(super) async fn run(client: &Client, screen: &Screen, wanted: Option<&str>) 
         text.lines().chain(note).map(str::to_owned).collect::<Vec<_>>()
     });
     section(screen, "messages", lines.collect());
+    section(screen, "calls", calls_of(client, &run).await);
     section(screen, "text that was not sent (only operators see it)", unsent(&run));
     section(screen, "requests that did not extend the one before (a fault of the server)", broken(&run));
     section(screen, "late results", open::late(client, screen, &run).await?);
     section(screen, "open calls of its agent", open::lines(client, screen, run.agent).await?);
     Ok(())
+}
+
+/// Columns of the arguments of a call, and of its outcome.
+const SHOWN_COLUMNS: usize = 300;
+/// Tools whose effect is shown anyway: as a message, or as the end of the run.
+const SHOWN_ELSEWHERE: [&str; 3] = ["send_message", "done", "skip"];
+
+/// The calls with their arguments and outcomes, by step. Without the history, which a vast one may leave out, there are none.
+async fn calls_of(client: &Client, run: &RunJson) -> Vec<String> {
+    let path = format!("/v1/runs/{}/context", run.id);
+    let Ok(SentContextJson { items, .. }) = client.get_as(&path).await else { return Vec::new() };
+    let entries: Vec<LogEntry> = items
+        .into_iter()
+        .filter_map(|item| match item {
+            SentItem::Entry(entry) => (entry.cycle == run.id).then_some(entry),
+            SentItem::Text { .. } => None,
+        })
+        .collect();
+    let parts =
+        || entries.iter().flat_map(|entry| entry.message.parts.iter().map(move |part| (entry.step, part)));
+    let line = |(step, part): (u32, &Part)| {
+        let Part::ToolCall { id, name, arguments } = part else { return None };
+        let outcome = parts().find_map(|(_, part)| match part {
+            Part::ToolResult { id: of, text, error, .. } if of == id => Some((text, *error)),
+            _ => None,
+        });
+        let (how, text) = match &outcome {
+            Some((_, false)) if SHOWN_ELSEWHERE.contains(&name.as_str()) => return None,
+            Some((text, true)) => (" -> failed: ", text.as_str()),
+            Some((text, false)) => (" -> ", text.as_str()),
+            None => ("", ""),
+        };
+        let shown = |text: &str| shortened(&text.replace('\n', " "), SHOWN_COLUMNS);
+        Some(format!("step {step}: {name} {}{how}{}", shown(arguments), shown(text)))
+    };
+    parts().filter_map(line).collect()
 }
 
 /// The text that the model wrote outside its calls and that nobody was sent, by step.

@@ -194,7 +194,7 @@ async fn perform(client: &Client, screen: &Screen, names: &mut Names, request: R
             let plain = Screen { colour: false, width: None, ..*screen };
             let mut log = Log::new(plain, zone(), LogStyle::Full);
             log.names = std::mem::take(names);
-            for PastUpdate { at, update } in recent.items.into_iter().map(PastUpdate::from) {
+            for PastUpdate { at, update } in recent.into_updates() {
                 log.names.fetch_missing(client, screen, &update).await;
                 log.update(at, &update);
             }

@@ -46,6 +46,7 @@ impl Announcement<'_> {
             "demo": self.chosen.info.demo,
             "lost_frames": self.lost_frames,
             "no_space": self.no_space,
+            "options": self.options(),
             "chat": self.chat(dir.as_ref().and_then(|_| agents.first().copied())),
             "agents": agents,
             "agents_dir": dir,
@@ -66,13 +67,17 @@ impl Announcement<'_> {
 
     fn chat(&self, agent: Option<&str>) -> String {
         let whom = agent.map(|name| format!(" --agent {name}")).unwrap_or_default();
+        format!("viv chat{whom}{}", self.options())
+    }
+
+    /// What a command that is run here needs to find this server.
+    fn options(&self) -> String {
         let place = |option: &str, path: &Path| format!(" --{option} {}", path.display());
-        let where_else = match &self.settings.file {
+        match &self.settings.file {
             _ if self.settings.found_by_clients => String::new(),
             Some(file) if self.settings.data_dir_is_from_the_file() => place("config", file),
             _ => place("data-dir", self.settings.data_dir()),
-        };
-        format!("viv chat{whom}{where_else}")
+        }
     }
 }
 
@@ -95,8 +100,9 @@ pub(super) fn print(screen: &Screen, ready: &Value) {
         ("model", format!("{} ({})", text("model"), text("model_why"))),
         ("data", text("data_dir")),
     ];
-    let log =
-        ready["log"].as_str().map(|log| format!("{} (`viv logs -f` follows it)", screen.clean_line(log)));
+    let options = text("options");
+    let log = ready["log"].as_str();
+    let log = log.map(|log| format!("{} (`viv logs -f{options}` follows it)", screen.clean_line(log)));
     let in_background = log.is_some();
     pairs.extend(log.map(|log| ("log", log)));
     screen.pairs(&pairs);
@@ -109,8 +115,8 @@ pub(super) fn print(screen: &Screen, ready: &Value) {
     let chat = screen.paint(Style::Bold, &text("chat"));
     let or_make = if ready["chat"] == "viv chat" && in_checkout() { "   (or `make chat`)" } else { "" };
     let (talk, stop) = match in_background {
-        true => (format!("`{chat}` talks to it"), "It runs in the background; `viv stop`"),
-        false => (format!("In a second terminal: {chat}{or_make}"), "Ctrl-C"),
+        true => (format!("`{chat}` talks to it"), format!("It runs in the background; `viv stop{options}`")),
+        false => (format!("In a second terminal: {chat}{or_make}"), "Ctrl-C".to_owned()),
     };
     screen.line("");
     screen.wrapped(&talk, 2);

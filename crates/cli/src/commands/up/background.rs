@@ -167,7 +167,9 @@ pub(crate) async fn logs(global: &Global, screen: Screen, args: &LogsArgs) -> Re
         Failure::new(Exit::NotFound, "no_log", message)
             .hint("`viv up -d` writes one; a server in a terminal logs to standard error")
     })?;
-    if lines.is_empty() {
+    if lines.is_empty() && is_full(&path) {
+        screen.note("the log has no lines, and its disk is full: nothing more can be written there");
+    } else if lines.is_empty() {
         screen.note("the log has no lines; `VIV_LOG=info viv up -d` logs each request and each cycle");
     }
     let mut newest = &lines[lines.len().saturating_sub(args.lines as usize)..];
@@ -182,6 +184,11 @@ pub(crate) async fn logs(global: &Global, screen: Screen, args: &LogsArgs) -> Re
         grown = lines_from(&path, &mut at).unwrap_or_default();
         newest = &grown;
     }
+}
+
+/// Whether there is no space for another line.
+fn is_full(log: &Path) -> bool {
+    rustix::fs::statvfs(log).is_ok_and(|disk| disk.f_bavail == 0)
 }
 
 /// The whole lines of the log from byte `at` on, which then is the byte behind them. A log that is shorter than that is

@@ -21,6 +21,7 @@ use tracing_subscriber::fmt::format::FmtSpan;
 use crate::args::{Global, UpArgs};
 use crate::assemble::{self, LocalServer};
 use crate::errors::{Exit, Failure, Result};
+use crate::heap;
 use crate::listen;
 use crate::model;
 use crate::output::Screen;
@@ -59,6 +60,7 @@ pub(crate) async fn run(global: Global, mut screen: Screen, args: UpArgs) -> Res
     let tools = read_tools(&settings, &kit)?;
     let files = files::read(&settings, &chosen, kit.clone(), args.prune)?;
     let signals = Signals::new()?;
+    tokio::spawn(tools::child::reap_orphans());
 
     let store = Sqlite::open(data_dir, clock.clone()).map_err(|error| cannot_open(data_dir, error))?;
     // Without the process id in the lock that it holds (the disk is full), `viv stop` does not find this server.
@@ -82,7 +84,7 @@ pub(crate) async fn run(global: Global, mut screen: Screen, args: UpArgs) -> Res
     let admin_key = world::found(&ports, files.agents.is_empty(), &existing).await?;
     let (url, key) = (listen::url(address), world::local_key(&ports).await?);
     let mut local = Local::of(data_dir, &url, key)?;
-    let (tools, unused) = tools.apply(&ports).await?;
+    let (tools, unused) = tools.apply(&ports, data_dir).await?;
     for problem in unused {
         tracing::warn!(target: files::LOG_TARGET, "{problem}");
     }
@@ -119,6 +121,7 @@ pub(crate) async fn run(global: Global, mut screen: Screen, args: UpArgs) -> Res
         true => screen.json_line(&ready),
         false => announce::print(&screen, &ready),
     }
+    tokio::spawn(heap::keep_small());
     if args.detached {
         // Who started it reads no further: what follows belongs to the log.
         let _ = rustix::stdio::dup2_stdout(io::stderr());

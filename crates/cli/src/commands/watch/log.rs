@@ -130,6 +130,12 @@ impl Log {
         let item = match update {
             Update::Message { message } => (message.id.0, message.rev),
             Update::CycleEnded { cycle, .. } => (cycle.0, 0),
+            // The id of a call is a hash.
+            Update::ToolDone { cycle, call, .. } | Update::ToolError { cycle, call, .. } => {
+                let hash = call.0.get(1..17).and_then(|hash| u64::from_str_radix(hash, 16).ok());
+                let Some(hash) = hash else { return false };
+                (cycle.0, hash | 1)
+            }
             _ => return false,
         };
         if self.shown.contains(&item) {
@@ -198,7 +204,10 @@ impl Log {
                 let why = reason.as_deref().unwrap_or("no reason is known");
                 // The id is last: a brief row may be cut off there.
                 let name = self.names.handle(agent.0);
-                let text = format!("has a dead event, see `viv dead {name}`: {why} (event {})", event.0);
+                let text = format!(
+                    "has a dead event, see `viv events {name} --state dead`: {why} (event {})",
+                    event.0
+                );
                 self.row(at, *agent, &text, Style::Dim);
             }
             Update::Compaction { agent, compaction, .. } => {
@@ -333,6 +342,7 @@ impl Log {
         let until = clock(rest.until, &self.zone);
         let text = match rest.reason {
             IdleReason::Person => format!("waits for a person's answer, at most until {until}"),
+            IdleReason::Debounce => format!("gathers what arrives until {until}"),
             _ => format!("is backing off: {why}; retries at {until}"),
         };
         self.row(at, agent, &text, Style::Yellow);

@@ -1,6 +1,7 @@
 //! `viv watch`: a space, an agent or everything, as a readable live log.
 
 pub(crate) mod follow;
+mod lines;
 pub(crate) mod log;
 pub(crate) mod moment;
 pub(crate) mod names;
@@ -21,10 +22,17 @@ use follow::Follower;
 use log::{Log, LogStyle};
 
 pub(crate) async fn run(client: Client, screen: Screen, args: WatchArgs) -> Result<Exit> {
-    let since = args.since.as_deref().map(|text| moment::since(text, Timestamp::now())).transpose()?;
+    if args.lines {
+        return lines::run(client, screen, args).await;
+    }
+    if args.subjects.len() > 1 {
+        return Err(Failure::usage("wanted one space or agent, got several")
+            .hint("leave them out to follow everything, or add --lines to follow several agents"));
+    }
+    let since = moment::since_given(args.since.as_deref())?;
     let client = Arc::new(client);
     let mut log = Log::new(screen, moment::zone(), LogStyle::Full);
-    let subject = Subject::find(&client, args.subject.as_deref(), args.all).await?;
+    let subject = Subject::find(&client, args.subjects.first().map(String::as_str), args.all).await?;
     log.names.of_subject(&screen, &subject);
     if args.thoughts && !matches!(subject, Subject::Agents { .. }) {
         return Err(Failure::usage("private text is shown for one agent only, got a space")

@@ -20,6 +20,11 @@ pub(crate) fn clock(at: Timestamp, zone: &TimeZone) -> String {
 }
 
 /// Parses `--since`: a time, or how long ago.
+/// The time that an option names, if it is given.
+pub(crate) fn since_given(text: Option<&str>) -> Result<Option<Timestamp>> {
+    text.map(|text| since(text, Timestamp::now())).transpose()
+}
+
 pub(crate) fn since(text: &str, now: Timestamp) -> Result<Timestamp> {
     moment("--since", text, now)
 }

@@ -18,7 +18,7 @@ pub(crate) async fn read(
     if let Some(path) = subject.past() {
         let since = since.map(|at| format!("since={at}&")).unwrap_or_default();
         let recent: Past = client.get_as(&format!("{path}{since}limit={}", max.max(1))).await?;
-        return Ok(recent.items.into_iter().map(PastUpdate::from).collect());
+        return Ok(recent.into_updates());
     }
     let Some(space) = subject.space() else { return Ok(Vec::new()) };
     let path = format!("/v1/spaces/{space}/messages?limit={}", max.max(1));

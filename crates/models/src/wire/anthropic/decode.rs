@@ -4,11 +4,11 @@
 use agent::message::{Native, Origin};
 use agent::port::{ModelError, PartKind, Piece, Reply, ReplyPart, StopReason};
 use agent::run::Usage;
+use net::sse::SseEvent;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
-use crate::sse::SseEvent;
 use crate::wire::ids;
 use crate::wire::json::{self, Merged, RawObject};
 use crate::wire::text::{self, Pieces};
@@ -107,9 +107,12 @@ impl AnthropicDecoder {
     }
 
     fn start(&mut self, start: Start) -> Result<(), ModelError> {
-        self.begun = self.begun.saturating_add(1);
+        let id = start.id.unwrap_or_default();
+        // A proxy may send the beginning twice: as long as nothing of the message came, that is no second message.
+        let is_repeat = self.begun == 1 && !id.is_empty() && id == self.id && self.blocks.is_empty();
+        self.begun = self.begun.saturating_add(u32::from(!is_repeat));
         self.check_single()?;
-        self.id = start.id.unwrap_or_default();
+        self.id = id;
         log_drops(start.input_transformations);
         if let Some(counts) = counts(start.usage) {
             // The output count here is preliminary; the final one arrives at the end.

@@ -4,11 +4,11 @@
 use agent::message::{Native, Origin};
 use agent::port::{ModelError, PartKind, Piece, Reply, ReplyPart, StopReason};
 use agent::run::Usage;
+use net::sse::SseEvent;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::arguments::{self, Arguments};
-use crate::sse::SseEvent;
 use crate::wire::ids::{self, Ids};
 use crate::wire::json::{self, RawObject};
 use crate::wire::text::Pieces;

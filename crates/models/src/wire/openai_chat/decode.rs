@@ -5,13 +5,13 @@
 use agent::message::{Native, Origin};
 use agent::port::{ModelError, PartKind, Piece, Reply, ReplyPart, StopReason};
 use agent::run::Usage;
+use net::sse::SseEvent;
 
 use super::calls::{self, ChatCall};
 use super::chunk::{ChatChunk, ChatUsage, has_content, list, unsupported};
 use super::encode::REASONING;
 use super::shape::{Reader, Seen, Shape};
 use super::{ToolMode, WIRE};
-use crate::sse::SseEvent;
 use crate::wire::ids::{self, Ids};
 use crate::wire::json::{self, Merged, RawObject};
 use crate::wire::text::{self, Pieces};

@@ -4,11 +4,11 @@
 use agent::message::{Native, Origin};
 use agent::port::{ModelError, PartKind, Piece, Reply, ReplyPart, StopReason};
 use agent::run::Usage;
+use net::sse::SseEvent;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::{encode, wrapper};
-use crate::sse::SseEvent;
 use crate::wire::ids;
 use crate::wire::json::{self, RawObject};
 use crate::wire::text::{self, Pieces};
@@ -88,6 +88,8 @@ pub struct ResponsesDecoder {
     id: String,
     begun: bool,
     items: Vec<OutputItem>,
+    /// The ids of wrappers that were replaced by the calls in them.
+    unwrapped: Vec<String>,
     parts: u32,
     refusal: String,
     refusing: Pieces,
@@ -103,6 +105,7 @@ impl ResponsesDecoder {
             id: String::new(),
             begun: false,
             items: Vec::new(),
+            unwrapped: Vec::new(),
             parts: 0,
             refusal: String::new(),
             refusing: Pieces::default(),
@@ -159,6 +162,17 @@ impl ResponsesDecoder {
         })
     }
 
+    /// Whether these are the fields of that item: by their ids, else by what they say.
+    fn is_same(&self, at: usize, fields: &RawObject) -> bool {
+        let known = &self.items[at].fields;
+        let ids =
+            ["id", "call_id"].into_iter().filter(|key| known.get(key).is_some() && fields.get(key).is_some());
+        let ids: Vec<&str> = ids.collect();
+        let said: &[&str] = &["type", "name", "arguments", "content", "summary"];
+        let keys = if ids.is_empty() { said } else { &ids[..] };
+        keys.iter().all(|key| known.get(key) == fields.get(key))
+    }
+
     /// An index that no item has.
     fn next_index(&self) -> u64 {
         self.items.iter().map(|item| item.index.saturating_add(1)).max().unwrap_or(0)
@@ -181,8 +195,8 @@ impl ResponsesDecoder {
         out: &mut Vec<Piece>,
     ) -> Result<(), ModelError> {
         let at = match self.item_at(message.output_index) {
-            Some(at) => at,
-            None => {
+            Some(at) if !self.items[at].done => at,
+            _ => {
                 let begun = match kind {
                     ResponsesItemKind::Text => r#"{"type":"message"}"#,
                     ResponsesItemKind::Reasoning => r#"{"type":"reasoning"}"#,
@@ -232,7 +246,14 @@ impl ResponsesDecoder {
         fields: RawObject,
         out: &mut Vec<Piece>,
     ) -> Result<(), ModelError> {
-        let at = match index.map_or_else(|| self.matching_item(&fields), |index| self.item_at(Some(index))) {
+        if self.unwrapped.contains(&fields.text("call_id").unwrap_or_default()) {
+            return Ok(());
+        }
+        // A server may use an index twice; then what is done already is another item.
+        let at_index = |index| {
+            self.item_at(Some(index)).filter(|at| !self.items[*at].done || self.is_same(*at, &fields))
+        };
+        let at = match index.map_or_else(|| self.matching_item(&fields), at_index) {
             Some(at) if self.items[at].done => return Ok(()),
             Some(at) => at,
             None => self.added(index.unwrap_or_else(|| self.next_index()), fields.clone(), out),
@@ -281,6 +302,7 @@ impl ResponsesDecoder {
         // Added at the end, after calls that were shown in the meantime, so that ids are in the order shown.
         let outer = self.items.remove(at);
         let id = outer.fields.text("call_id").unwrap_or_default();
+        self.unwrapped.push(id.clone());
         for (position, (name, arguments)) in calls.into_iter().enumerate() {
             let mut fields = RawObject::default();
             fields.set_text("type", "function_call");

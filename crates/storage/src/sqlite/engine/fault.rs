@@ -86,14 +86,14 @@ impl From<Fault> for StoreError {
             Fault::Sql(error) => classify(&error),
             Fault::Store(error) => error,
             Fault::DamagedAgent(agent, why) => Self::Damaged(named(agent, &why)),
-            Fault::Denied(denial) => Self::Damaged(denial.to_string()),
-            Fault::Config(error) => Self::Damaged(error.to_string()),
+            Fault::Denied(denial) => Self::Bug(denial.to_string()),
+            Fault::Config(error) => Self::Bug(error.to_string()),
             Fault::Refused(_)
             | Fault::Lost
             | Fault::Canceled
             | Fault::Barred
             | Fault::Answered(_)
-            | Fault::Gone(_) => Self::Damaged("another command returned a result of `commit`".into()),
+            | Fault::Gone(_) => Self::Bug("another command returned a result of `commit`".into()),
         }
     }
 }
@@ -127,10 +127,14 @@ pub(crate) fn name_agent(agent: AgentId) -> impl Fn(Fault) -> Fault {
     }
 }
 
-/// Like [`name_agent`], in a command or query about several agents, which continues without this one.
+/// Like [`name_agent`], in a command or query about several agents, which continues without this one. So is one whose rows
+/// contradict each other, because the command would fail for all the others too, as often as it is tried.
 pub(crate) fn damaged_agent(agent: AgentId) -> impl Fn(Fault) -> Fault {
     move |fault| match damage(fault) {
         Ok(why) => Fault::DamagedAgent(agent, why),
+        Err(Fault::Sql(error)) if error.sqlite_error_code() == Some(ErrorCode::ConstraintViolation) => {
+            Fault::DamagedAgent(agent, error.to_string())
+        }
         Err(other) => other,
     }
 }
@@ -153,9 +157,22 @@ fn damage(fault: Fault) -> Result<String, Fault> {
     }
 }
 
-/// Classifies an error of SQLite by what the caller must do next.
+/// What SQLite says of a stored text that its JSON functions cannot read: it has no code of its own for that.
+const MALFORMED: &str = "malformed JSON";
+
+/// Classifies an error of SQLite by what the caller must do next. Only what fails to decode is damage.
 pub(crate) fn classify(error: &rusqlite::Error) -> StoreError {
+    use rusqlite::Error;
     let text = error.to_string();
+    match error {
+        // A value or a row that is not as every writer leaves it: only this record is damaged, not the store.
+        Error::FromSqlConversionFailure(..)
+        | Error::IntegralValueOutOfRange(..)
+        | Error::InvalidColumnType(..)
+        | Error::Utf8Error(..)
+        | Error::QueryReturnedNoRows => return StoreError::Damaged(text),
+        _ => {}
+    }
     match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::OutOfMemory) => {
             StoreError::Busy(text)
@@ -169,8 +186,8 @@ pub(crate) fn classify(error: &rusqlite::Error) -> StoreError {
             | ErrorCode::ReadOnly
             | ErrorCode::PermissionDenied,
         ) => StoreError::Broken(text),
-        // A constraint, a type or a value that does not decode: only this record is damaged, not the store.
-        _ => StoreError::Damaged(text),
+        _ if text.contains(MALFORMED) => StoreError::Damaged(text),
+        _ => StoreError::Bug(text),
     }
 }
 
@@ -180,6 +197,7 @@ pub(crate) fn copy_error(error: &StoreError) -> StoreError {
         StoreError::Busy(text) => StoreError::Busy(text.clone()),
         StoreError::Full(text) => StoreError::Full(text.clone()),
         StoreError::Damaged(text) => StoreError::Damaged(text.clone()),
+        StoreError::Bug(text) => StoreError::Bug(text.clone()),
         StoreError::Closed => StoreError::Closed,
         StoreError::Broken(text) => StoreError::Broken(text.clone()),
     }
@@ -195,5 +213,66 @@ pub(crate) fn unless_quarantined<T>(
     match done.map(Some).map_err(damaged_agent(agent)) {
         Err(Fault::DamagedAgent(..)) if quarantined => Ok(None),
         done => done,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sqlite::engine::schema;
+    use crate::sqlite::ports::{Caller, Sqlite};
+
+    #[test]
+    fn only_what_does_not_decode_is_damage_and_a_mistake_in_a_command_is_a_bug() {
+        let db = schema::open_memory().unwrap();
+        db.execute_batch("CREATE TABLE t (id INTEGER PRIMARY KEY, x INTEGER NOT NULL CHECK (x > 0)) STRICT")
+            .unwrap();
+        db.execute_batch("INSERT INTO t VALUES (1, 1)").unwrap();
+        let fails = |sql: &str| {
+            let done = db.prepare(sql).and_then(|mut ask| ask.query_row([], |row| row.get::<_, i64>(0)));
+            classify(&done.unwrap_err())
+        };
+        for sql in [
+            "SELECT 'text'",
+            "SELECT NULL",
+            "SELECT x FROM t WHERE id = 7",
+            "SELECT json_extract('{torn', '$.a')",
+        ] {
+            let found = fails(sql);
+            assert!(matches!(found, StoreError::Damaged(_)), "{sql}: {found}");
+        }
+        for sql in [
+            "INSERT INTO t VALUES (1, 1) RETURNING id",
+            "INSERT INTO t VALUES (2, 0) RETURNING id",
+            "INSERT INTO t VALUES (2, NULL) RETURNING id",
+            "INSERT INTO t VALUES (2, 'text') RETURNING id",
+            "SELECT nothing FROM t",
+            "SELECT 1 FROM nowhere",
+            "SELEC 1",
+            "SELECT ?",
+        ] {
+            let found = if sql == "SELECT ?" {
+                classify(&db.query_row(sql, [1, 2], |row| row.get::<_, i64>(0)).unwrap_err())
+            } else {
+                fails(sql)
+            };
+            assert!(matches!(found, StoreError::Bug(_)), "{sql}: {found}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_command_or_query_that_panics_is_a_bug_and_the_store_works_on() {
+        let dir = tempfile::tempdir().unwrap();
+        let clock = scenario::clock::SimClock::new(jiff::Timestamp::UNIX_EPOCH);
+        let store = Sqlite::open(dir.path(), std::sync::Arc::new(clock)).unwrap();
+        let command = store.write(|_, _| -> Outcome<()> { panic!("on purpose") }).await;
+        let query = store.read(Caller::Api, |_, _| -> Outcome<()> { panic!("on purpose") }).await;
+        let short = store.read_inline(Caller::Agents, |_, _| -> Outcome<()> { panic!("on purpose") }).await;
+        for failed in [command, query, short] {
+            let found = StoreError::from(failed.unwrap_err());
+            assert!(matches!(found, StoreError::Bug(_)), "{found}");
+        }
+        store.write(|db, _| Ok(db.execute_batch("SELECT 1")?)).await.unwrap();
+        store.close().await.unwrap();
     }
 }

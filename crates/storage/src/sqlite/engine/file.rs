@@ -2,17 +2,25 @@
 //! not a store.
 
 use std::fs::{File, Metadata, TryLockError};
-use std::io;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, OpenFlags};
 
-use crate::sqlite::engine::log;
+use crate::sqlite::engine::log::{self, Logged};
 use crate::sqlite::engine::open_error::{OpenError, unreadable};
 use crate::sqlite::engine::schema::{check_library, prepare};
 
 /// The store's file in its data directory.
 pub(crate) const FILE: &str = "vivarium.db";
+
+/// The head of a store's file, and how it begins.
+const HEAD: usize = 100;
+const MAGIC: &[u8] = b"SQLite format 3\0";
+/// The byte of a file that SQLite locks.
+const LOCK_BYTE: u64 = 1 << 30;
+/// The index of a log of half a gigabyte; the log is copied back long before.
+const LOG_INDEX_BYTES: u64 = 1 << 20;
 
 /// The lock file in the data directory.
 pub(crate) const LOCK: &str = "lock";
@@ -28,6 +36,8 @@ pub(crate) struct Opened {
     pub(crate) db: Connection,
     pub(crate) file: PathBuf,
     pub(crate) lock: File,
+    /// Keeps the room of the index of the log reserved. Closed after all connections: closing it drops their locks.
+    pub(crate) room: Option<File>,
     /// Frames of its log that were found lost when it was opened.
     pub(crate) lost_frames: u64,
 }
@@ -40,12 +50,63 @@ pub(crate) fn open_dir(dir: &Path) -> Result<Opened, OpenError> {
     crate::sqlite::engine::disk::prepare(dir);
     let file = dir.join(FILE);
     create_if_missing(&file)?;
-    let lost_frames = log::lost_frames(&log::path_of(&file))
-        .map_err(|source| OpenError::Io { dir: dir.to_owned(), source })?;
+    let io = |source| OpenError::Io { dir: dir.to_owned(), source };
+    let logged = log::read(&log::path_of(&file)).map_err(io)?;
+    refuse_cut_off(&file, &logged)?;
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let db = Connection::open_with_flags(&file, flags).map_err(|error| unreadable(&file, &error))?;
     prepare(&db, &file)?;
-    Ok(Opened { db, file, lock, lost_frames })
+    let room = reserve_room(&file);
+    Ok(Opened { db, file, lock, room, lost_frames: logged.lost_frames })
+}
+
+/// Refuses a store of which pages are missing that its log does not have either, before anything opens it for writing.
+fn refuse_cut_off(file: &Path, logged: &Logged) -> Result<(), OpenError> {
+    let io = |source| OpenError::Io { dir: file.parent().unwrap_or(file).to_owned(), source };
+    let mut head = [0; HEAD];
+    let mut store = File::open(file).map_err(io)?;
+    let length = store.metadata().map_err(io)?.len();
+    // SQLite refuses a file without a head.
+    if store.read_exact(&mut head).is_err() || !head.starts_with(MAGIC) {
+        return Ok(());
+    }
+    let number = |at: usize| u32::from_be_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
+    let size = match u64::from(number(14) & 0xffff) {
+        1 => 65_536,
+        size => size.max(1),
+    };
+    let there = u32::try_from(length / size).unwrap_or(u32::MAX);
+    let stated = (number(24) == number(92)).then(|| number(28));
+    let Some(pages) = logged.store_pages.or(stated) else { return Ok(()) };
+    // SQLite never uses the page in which it locks the file.
+    let locks = u32::try_from(LOCK_BYTE / size + 1).unwrap_or(0);
+    let lacks = |page: &u32| *page != locks && !logged.pages.contains(page);
+    let missing = (there.saturating_add(1)..=pages).filter(lacks).count();
+    if missing == 0 {
+        return Ok(());
+    }
+    let why = format!(
+        "it is truncated: it has {there} of {pages} pages, and {missing} of the others are not in its log either; \
+         nothing was changed"
+    );
+    Err(OpenError::Corrupt { file: file.to_owned(), why, written: false })
+}
+
+/// Reserves the room of the index of the log, which SQLite maps into memory: on a full disk a write to a page of it that
+/// has no room ends the process. SQLite reserves one block for each 4 KiB, which is too little where blocks are smaller.
+/// Without success, for example on a full disk, it is as SQLite makes it.
+#[cfg(target_os = "linux")]
+fn reserve_room(file: &Path) -> Option<File> {
+    let mut name = file.as_os_str().to_owned();
+    name.push("-shm");
+    let index = File::options().read(true).write(true).open(name).ok()?;
+    let _ = rustix::fs::fallocate(&index, rustix::fs::FallocateFlags::empty(), 0, LOG_INDEX_BYTES);
+    Some(index)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn reserve_room(_: &Path) -> Option<File> {
+    None
 }
 
 /// Refuses a directory in which a restore was interrupted: the file may be a store without its log.
@@ -159,4 +220,109 @@ fn create_private_dir(dir: &Path) -> io::Result<()> {
 #[cfg(not(unix))]
 fn create_private_dir(dir: &Path) -> io::Result<()> {
     std::fs::create_dir_all(dir)
+}
+
+#[cfg(test)]
+mod tests {
+    use rusqlite::wal::CheckpointMode;
+
+    use super::*;
+
+    /// A killed store of some pages, of which the newest are only in its log.
+    fn killed(dir: &Path) -> PathBuf {
+        let opened = open_dir(dir).unwrap();
+        let write = |many: u32| {
+            (0..many).for_each(|n| {
+                let sql = "INSERT INTO meta (key, value) VALUES (?1 || hex(randomblob(2000)), 1)";
+                opened.db.execute(sql, [n]).unwrap();
+            });
+        };
+        write(100);
+        opened.db.wal_checkpoint_v2(None::<&str>, CheckpointMode::TRUNCATE).unwrap();
+        write(20);
+        let copy = dir.join("killed");
+        std::fs::create_dir(&copy).unwrap();
+        for name in [FILE, "vivarium.db-wal"] {
+            std::fs::copy(dir.join(name), copy.join(name)).unwrap();
+        }
+        copy
+    }
+
+    fn cut(file: &Path, length: u64) {
+        File::options().write(true).open(file).unwrap().set_len(length).unwrap();
+    }
+
+    #[test]
+    fn a_store_that_was_cut_off_beside_its_log_is_refused_unchanged_at_any_length() {
+        let dir = tempfile::tempdir().unwrap();
+        let copy = killed(dir.path());
+        let (file, log) = (copy.join(FILE), copy.join("vivarium.db-wal"));
+        let (whole, wal) = (std::fs::read(&file).unwrap(), std::fs::read(&log).unwrap());
+        let length = whole.len() as u64;
+        for left in [100, 4_096, length / 4, length / 2, length - 4_096, length - 1] {
+            for log_too in [true, false] {
+                std::fs::write(&file, &whole).unwrap();
+                std::fs::write(&log, if log_too { &wal[..] } else { &[] }).unwrap();
+                cut(&file, left);
+                let before = std::fs::read(&file).unwrap();
+                let refused = open_dir(&copy).err().expect("it is refused").to_string();
+                assert!(refused.contains("truncated") || !log_too, "{left} bytes: {refused}");
+                assert_eq!(std::fs::read(&file).unwrap(), before, "{left} bytes");
+                assert_eq!(
+                    std::fs::read(&log).unwrap(),
+                    if log_too { &wal[..] } else { &[] },
+                    "{left} bytes"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_killed_store_whose_log_has_all_that_its_file_lacks_is_opened() {
+        let dir = tempfile::tempdir().unwrap();
+        let copy = killed(dir.path());
+        let rows = |db: &Connection| {
+            db.query_row("SELECT count(*) FROM meta WHERE length(key) > 1000", [], |row| row.get(0))
+        };
+        let opened = open_dir(&copy).unwrap();
+        assert_eq!(rows(&opened.db), Ok(120));
+        drop(opened);
+        // A copy of the log into the file was interrupted.
+        let again = dir.path().join("again");
+        std::fs::create_dir(&again).unwrap();
+        let opened = open_dir(&again).unwrap();
+        for n in 0..50 {
+            opened
+                .db
+                .execute("INSERT INTO meta (key, value) VALUES (?1 || hex(randomblob(2000)), 1)", [n])
+                .unwrap();
+        }
+        for left in [4_096, 40_960] {
+            let torn = dir.path().join(format!("torn-{left}"));
+            std::fs::create_dir(&torn).unwrap();
+            for name in [FILE, "vivarium.db-wal"] {
+                std::fs::copy(again.join(name), torn.join(name)).unwrap();
+            }
+            if std::fs::metadata(torn.join(FILE)).unwrap().len() > left {
+                cut(&torn.join(FILE), left);
+            }
+            assert_eq!(rows(&open_dir(&torn).unwrap().db), Ok(50));
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn the_index_of_the_log_has_its_room_before_it_is_used() {
+        use std::os::unix::fs::MetadataExt;
+        let dir = tempfile::tempdir().unwrap();
+        let opened = open_dir(dir.path()).unwrap();
+        let index = std::fs::metadata(dir.path().join("vivarium.db-shm")).unwrap();
+        assert!(index.len() >= LOG_INDEX_BYTES && index.blocks() * 512 >= LOG_INDEX_BYTES, "{index:?}");
+        // Another connection of the process neither takes the room away nor loses its locks.
+        let other = Connection::open(&opened.file).unwrap();
+        other.execute_batch("BEGIN; SELECT * FROM meta").unwrap();
+        assert!(opened.db.execute_batch("CREATE TABLE t (x)").is_ok());
+        other.execute_batch("COMMIT").unwrap();
+        assert!(std::fs::metadata(dir.path().join("vivarium.db-shm")).unwrap().len() >= LOG_INDEX_BYTES);
+    }
 }

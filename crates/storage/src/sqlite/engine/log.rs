@@ -6,6 +6,7 @@
 //! may tear the last transaction, which was never answered. But nothing is written after a commit before that
 //! commit is on disk. So frames after an invalid commit were on disk once, and are lost.
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::{self, BufReader, ErrorKind, Read};
 use std::path::{Path, PathBuf};
@@ -30,9 +31,27 @@ pub(crate) fn path_of(file: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// The number of frames after a damaged one, which are lost; 0 if the log is valid or missing. The last
-/// transaction is not checked: damage in it looks like a loss of power. No process may write meanwhile.
-pub(crate) fn lost_frames(log: &Path) -> io::Result<u64> {
+/// What a log has for its store.
+#[derive(Debug, Default)]
+pub(crate) struct Logged {
+    /// Frames after a damaged one, which are lost; 0 if the log is valid or missing. The last transaction is not checked:
+    /// damage in it looks like a loss of power.
+    pub(crate) lost_frames: u64,
+    /// The pages of its transactions.
+    pub(crate) pages: HashSet<u32>,
+    /// How many pages the store has after the last one; `None` if there is none.
+    pub(crate) store_pages: Option<u32>,
+}
+
+/// Reads a log as SQLite does, without changing anything. No process may write meanwhile.
+pub(crate) fn read(log: &Path) -> io::Result<Logged> {
+    let mut found = Logged::default();
+    found.lost_frames = walk(log, &mut found)?;
+    Ok(found)
+}
+
+/// Notes the pages of valid transactions; returns the number of lost frames.
+fn walk(log: &Path, found: &mut Logged) -> io::Result<u64> {
     let mut log = match File::open(log) {
         Ok(log) => BufReader::with_capacity(1 << 20, log),
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(0),
@@ -51,11 +70,17 @@ pub(crate) fn lost_frames(log: &Path) -> io::Result<u64> {
         let page = if PAGES.contains(&size) { size } else { USUAL_PAGE };
         return Ok(rest.div_ceil((FRAME + page) as u64));
     }
-    let mut frame = vec![0; FRAME + size];
+    let (mut frame, mut open) = (vec![0; FRAME + size], Vec::new());
     while fill(&mut log, &mut frame)? {
         sum = add(big, &frame[FRAME..], add(big, &frame[..8], sum));
         if frame[8..16] != header[16..24] || sum != sum_at(&frame[16..]) {
             return frames_after(&mut log, &header[16..24], frame);
+        }
+        open.push(u32_from(&frame[..4]));
+        let store_pages = u32_from(&frame[4..8]);
+        if store_pages != 0 {
+            found.pages.extend(open.drain(..));
+            found.store_pages = Some(store_pages);
         }
     }
     Ok(0)
@@ -123,6 +148,10 @@ mod tests {
     use rusqlite::wal::CheckpointMode;
 
     use super::*;
+
+    fn lost_frames(log: &Path) -> io::Result<u64> {
+        read(log).map(|found| found.lost_frames)
+    }
 
     const PAGE: usize = 4_096;
 

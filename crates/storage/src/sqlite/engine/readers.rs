@@ -87,7 +87,7 @@ fn snapshot<T>(
 }
 
 fn panicked() -> Fault {
-    Fault::Store(StoreError::Damaged("a query panicked; nothing was changed".into()))
+    Fault::Store(StoreError::Bug("a query panicked; nothing was changed".into()))
 }
 
 /// A connection that only reads.

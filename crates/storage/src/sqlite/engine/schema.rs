@@ -7,7 +7,6 @@ use std::time::Duration;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OptionalExtension};
 
-use crate::sqlite::engine::log;
 use crate::sqlite::engine::open_error::{OpenError, SQLITE_MIN, unreadable, unreadable_after_write};
 
 /// Each migration runs once, in order. None is changed after a release.
@@ -18,6 +17,8 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0004_trust.sql"),
     include_str!("migrations/0005_tools.sql"),
     include_str!("migrations/0006_layers.sql"),
+    include_str!("migrations/0007_guard.sql"),
+    include_str!("migrations/0008_requests.sql"),
 ];
 /// The version of the tables that this program creates (`PRAGMA user_version`).
 pub(crate) const VERSION: i64 = MIGRATIONS.len() as i64;
@@ -85,21 +86,6 @@ pub(crate) fn identify(db: &Connection, file: &Path) -> Result<i64, OpenError> {
     Ok(version)
 }
 
-/// Refuses a file with more missing pages than its log can hold: a frame of the log is larger than a page.
-/// If there is no log, SQLite refuses such a file by itself.
-fn not_truncated(db: &Connection, file: &Path) -> Result<(), OpenError> {
-    let sql = |error: rusqlite::Error| unreadable(file, &error);
-    let number = |name| db.pragma_query_value(None, name, |row| row.get::<_, u32>(0)).map(u64::from);
-    let (pages, size) = (number("page_count").map_err(sql)?, number("page_size").map_err(sql)?);
-    let length = |file: &Path| std::fs::metadata(file).map_or(0, |found| found.len());
-    let (there, logged) = (length(file) / size, length(&log::path_of(file)) / size);
-    if there + logged >= pages {
-        return Ok(());
-    }
-    let why = format!("it is truncated: it has {there} of {pages} pages, and its log at most {logged}");
-    Err(OpenError::Corrupt { file: file.to_owned(), why, written: false })
-}
-
 /// Checks what the file is, and migrates it to the current version.
 pub(crate) fn prepare(db: &Connection, file: &Path) -> Result<(), OpenError> {
     let sql = |error: rusqlite::Error| unreadable(file, &error);
@@ -108,9 +94,6 @@ pub(crate) fn prepare(db: &Connection, file: &Path) -> Result<(), OpenError> {
     leave(true)?;
     tune(db).map_err(sql)?;
     let version = identify(db, file)?;
-    if version > 0 {
-        not_truncated(db, file)?;
-    }
     leave(false)?;
     pragmas(db).and_then(|()| migrate(db, version)).map_err(|error| unreadable_after_write(file, &error))
 }

@@ -137,7 +137,7 @@ where
     fn run(&mut self, db: &Connection) -> End {
         let outcome = catch_unwind(AssertUnwindSafe(|| (self.work)(db))).unwrap_or_else(|_| {
             let text = "a command panicked; nothing was written";
-            Err(Fault::Store(StoreError::Damaged(text.into())))
+            Err(Fault::Store(StoreError::Bug(text.into())))
         });
         let end = match &outcome {
             Ok(_) => End::Done,

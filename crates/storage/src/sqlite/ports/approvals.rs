@@ -18,7 +18,7 @@ use crate::sqlite::ports::quarantine::Access;
 use crate::sqlite::ports::{Caller, Sqlite};
 use crate::sqlite::tables::calls::{AgentCall, CALL, OF_AGENT, agent_call_at};
 use crate::sqlite::tables::messages::space_heads;
-use crate::sqlite::tables::rows::{agent_row, first, page_of, row_bytes, run, time};
+use crate::sqlite::tables::rows::{agent_row, first, page_of, row_bytes, time};
 use crate::sqlite::tables::session::Session;
 use crate::sqlite::tables::{approval_rules, approvals, show, waits};
 
@@ -133,9 +133,7 @@ fn granted_now(
     at: Timestamp,
 ) -> Outcome<Notifications> {
     let AgentCall { agent_row, agent, standing, open, row, .. } = call;
-    let labels = row.approval.as_ref().map_or(0, |asked| asked.labels);
     approvals::granted(db, row)?;
-    run(db, "UPDATE life SET used = used | ? WHERE agent = ?", params![labels, agent_row])?;
     let messages = show::update(db, row)?.into_iter().collect();
     let mut notifications = Notifications { messages, ..Notifications::default() };
     if row.awaited && *open == Some(row.cycle) {

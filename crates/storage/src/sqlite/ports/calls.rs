@@ -149,7 +149,7 @@ fn is_ruled_out(db: &Connection, session: &Session, call: &CallId) -> Outcome<bo
     let sql = format!(
         "SELECT {CALL}, agent FROM call WHERE id = ? AND by_rule IS NOT NULL AND claim IS NULL AND state <> 'done'"
     );
-    let found = first(db, &sql, [&call.0], |row| Ok((calls::call_at(row, 0)?, row.get::<_, i64>(15)?)))?;
+    let found = first(db, &sql, [&call.0], |row| Ok((calls::call_at(row, 0)?, row.get::<_, i64>(16)?)))?;
     let Some((row, agent)) = found else { return Ok(false) };
     let now = session.now();
     Ok(!row.is_ruled_in(&approval_rules::in_force(db, agent, now)?, now))
@@ -199,9 +199,8 @@ pub(super) fn end(
         }
         Destination::Inbox => {
             let mut head = Head::read(db, agent_row).map_err(name_agent(agent))?;
-            let remark = row.approval.as_ref().and_then(|approval| approval.remark(&row.arguments));
             let outcome = row.outcome.as_ref().ok_or_else(|| damaged("a call that ends has no outcome"))?;
-            let event = answers::event(&row.id, row.tool.clone(), remark, outcome, cause.clone(), at, late);
+            let event = answers::event(row, outcome, cause.clone(), at, late);
             admit(db, session, &mut head, &event, None, &EventState::Waiting)?.map(time).transpose()?
         }
         Destination::Nobody => None,

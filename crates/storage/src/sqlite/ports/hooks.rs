@@ -4,16 +4,16 @@ use agent::event::Event;
 use agent::id::{AgentId, EntityId, EventId};
 use agent::limits;
 use agent::port::{
-    Accepted, BoxFuture, Denial, HookAccepted, HookBook, HookDelivery, HookOutcome, NewHookDelivery,
-    StoreError, StoredHook,
+    Accepted, BoxFuture, Denial, HookAccepted, HookBook, HookDelivery, HookOutcome, KnownRequest,
+    NewHookDelivery, StoreError, StoredHook,
 };
 use rusqlite::{Connection, Row, params};
 
 use crate::sqlite::engine::fault::{Fault, Outcome, name_agent};
 use crate::sqlite::ports::quarantine::Access;
-use crate::sqlite::ports::store::accept;
+use crate::sqlite::ports::store::accept::{self, event_subject};
 use crate::sqlite::ports::{Caller, Sqlite};
-use crate::sqlite::tables::requests::{answered, remember};
+use crate::sqlite::tables::requests;
 use crate::sqlite::tables::rows::{
     all, code_of, first, from_code, from_json, ids_from, int, ms, packed, run, time_at, to_json,
 };
@@ -52,13 +52,12 @@ fn delete(db: &Connection, name: &str) -> Outcome<bool> {
 
 /// Gives the event to each agent. One that is retired or gone does not keep it from the others.
 fn deliver(db: &Connection, session: &Session, new: &NewHookDelivery) -> Outcome<HookAccepted> {
-    if let Some(key) = &new.request
-        && let Some(answer) = answered(db, key)?
-    {
-        return Ok(match answer {
-            Accepted::Conflict => HookAccepted::Conflict,
-            _ => logged(db, new, Vec::new(), HookAccepted::Duplicate)?,
-        });
+    match new.request.as_ref().map(|key| requests::known(db, key)).transpose()? {
+        Some(KnownRequest::Conflict) => return Ok(HookAccepted::Conflict),
+        Some(KnownRequest::Repeated(_) | KnownRequest::Answered(_)) => {
+            return logged(db, new, Vec::new(), HookAccepted::Duplicate);
+        }
+        None | Some(KnownRequest::New) => {}
     }
     let (mut agents, mut wake, mut known, mut denied) = (Vec::new(), Vec::new(), false, None);
     for agent in &new.agents {
@@ -81,7 +80,7 @@ fn deliver(db: &Connection, session: &Session, new: &NewHookDelivery) -> Outcome
         (true, false, None) => return Err(Denial::NotFound { what: "agent", name: new.hook.clone() }.into()),
     };
     if let Some(key) = &new.request {
-        remember(db, key, None)?;
+        requests::note(db, key, event_subject(&new.event.id))?;
     }
     let result = logged(db, new, agents, result)?;
     failpoint::hit!("accept.before_commit");

@@ -11,7 +11,7 @@ use rusqlite::{Connection, params};
 use crate::sqlite::engine::fault::Outcome;
 use crate::sqlite::ports::{Caller, Sqlite};
 use crate::sqlite::tables::calls;
-use crate::sqlite::tables::facts::members;
+use crate::sqlite::tables::facts::{TOLD, members};
 use crate::sqlite::tables::messages::named_messages;
 use crate::sqlite::tables::rows::{SPACE, agent_row, bytes, first, id_or_name, space_at, u64_at};
 use crate::sqlite::tables::runs::newest_runs;
@@ -57,14 +57,14 @@ impl Lookup for Sqlite {
 fn space(db: &Connection, agent: AgentId, text: &str) -> Outcome<Option<SpaceFacts>> {
     let (column, value) = id_or_name(text, "s.uuid", "s.name");
     let sql = format!(
-        "SELECT s.id, {SPACE} FROM space s JOIN entity e ON e.uuid = ?1 \
+        "SELECT s.id, {SPACE}, {TOLD} FROM space s JOIN entity e ON e.uuid = ?1 \
          JOIN member mine ON mine.space = s.id AND mine.entity = e.id WHERE {column} = ?2"
     );
     let found = first(db, &sql, params![bytes(agent.0), value], |row| {
-        Ok((row.get::<_, i64>(0)?, space_at(row, 1)?))
+        Ok((row.get::<_, i64>(0)?, space_at(row, 1)?, row.get(10)?))
     })?;
-    let Some((row, space)) = found else { return Ok(None) };
-    Ok(Some(SpaceFacts { space, members: members(db, row)?, more_members: 0 }))
+    let Some((row, space, told)) = found else { return Ok(None) };
+    Ok(Some(SpaceFacts { space, members: members(db, row)?, more_members: 0, told }))
 }
 
 fn messages(

@@ -23,10 +23,10 @@ use std::time::{Duration, Instant};
 
 use agent::limits;
 use agent::port::{BoxFuture, Clock, StoreError};
-use rusqlite::Connection;
+use rusqlite::{Connection, ErrorCode};
 use tokio::sync::watch;
 
-use crate::sqlite::engine::fault::{Fault, Outcome};
+use crate::sqlite::engine::fault::{Fault, Outcome, classify};
 use crate::sqlite::engine::mutex::lock;
 use crate::sqlite::engine::open_error::{OpenError, unreadable};
 use crate::sqlite::engine::readers::Readers;
@@ -51,6 +51,10 @@ struct Inner {
     broken: watch::Receiver<Option<String>>,
     /// Frames of the log that were found lost when the store was opened.
     lost_frames: u64,
+    /// Set with why the store is broken, if a query finds out.
+    report_broken: watch::Sender<Option<String>>,
+    /// Closed after all connections.
+    _room: Option<std::fs::File>,
 }
 
 enum Mode {
@@ -101,10 +105,11 @@ impl Sqlite {
             // What an earlier process left in the log is copied back after the first group.
             copy_back_from: 0,
         };
+        let report = report_broken.clone();
         let writer = std::thread::Builder::new()
             .name("viv-writer".into())
             .spawn(move || {
-                writing.run(&queue, &report_broken);
+                writing.run(&queue, &report);
                 // The next process that opens the directory finds the file unused.
                 drop(lock);
             })
@@ -117,7 +122,15 @@ impl Sqlite {
             tailer,
         };
         Ok(Self {
-            inner: Arc::new(Inner { mode, session, counters, broken, lost_frames: opened.lost_frames }),
+            inner: Arc::new(Inner {
+                mode,
+                session,
+                counters,
+                broken,
+                lost_frames: opened.lost_frames,
+                report_broken,
+                _room: opened.room,
+            }),
         })
     }
 
@@ -127,9 +140,12 @@ impl Sqlite {
         let db = schema::open_memory()?;
         let opening = opening::begin(&db, None).map_err(|error| unreadable(Path::new(":memory:"), &error))?;
         let mode = Mode::Inline { db: Mutex::new(Some(db)), index: Mutex::default() };
-        let (_, broken) = watch::channel(None);
+        let (report_broken, broken) = watch::channel(None);
         let (session, counters) = (Arc::new(Session::new(opening, clock)), Arc::default());
-        Ok(Self { inner: Arc::new(Inner { mode, session, counters, broken, lost_frames: 0 }) })
+        let (lost_frames, _room) = (0, None);
+        Ok(Self {
+            inner: Arc::new(Inner { mode, session, counters, broken, lost_frames, report_broken, _room }),
+        })
     }
 
     /// The same store in memory as after a restart: it keeps all data, and earlier handles return
@@ -150,6 +166,8 @@ impl Sqlite {
                 counters,
                 broken,
                 lost_frames: 0,
+                report_broken: self.inner.report_broken.clone(),
+                _room: None,
             }),
         })
     }
@@ -322,7 +340,9 @@ impl Sqlite {
                         Caller::Agents => agents,
                         Caller::Api => api,
                     };
-                    if short { readers.read_inline(work).await } else { readers.read(work).await }
+                    let answer =
+                        if short { readers.read_inline(work).await } else { readers.read(work).await };
+                    answer.map_err(|fault| inner.of_query(fault))
                 }
             }
         })
@@ -330,6 +350,24 @@ impl Sqlite {
 }
 
 impl Inner {
+    /// What a failed query means. A page that cannot be read is the damage of what is on it, and all else goes on; if the
+    /// file itself cannot be read, the process must end, as after a failed command.
+    fn of_query(&self, fault: Fault) -> Fault {
+        let Fault::Sql(error) = &fault else { return fault };
+        match (error.sqlite_error_code(), classify(error)) {
+            (Some(ErrorCode::DatabaseCorrupt), _) => {
+                Fault::Store(StoreError::Damaged(format!("a page of the store cannot be read: {error}")))
+            }
+            // Too many files are open.
+            (Some(ErrorCode::CannotOpen), _) => Fault::Store(StoreError::Busy(error.to_string())),
+            (_, StoreError::Broken(why)) => {
+                self.report_broken.send_if_modified(|known| known.is_none() && known.replace(why).is_none());
+                fault
+            }
+            _ => fault,
+        }
+    }
+
     fn submit(&self, work: Box<dyn Work>) -> Result<(), Fault> {
         match &self.mode {
             Mode::Inline { db, .. } => {

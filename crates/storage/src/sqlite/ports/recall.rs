@@ -280,6 +280,8 @@ fn text_of(
     if let Some(seq) = found.hit.seq() {
         let sql = format!("{ENTRY} WHERE agent = ? AND seq = ?");
         let entry = first(db, &sql, [agent, seq], |row| Ok(entry_at(row).ok()))?.flatten();
+        // A page that a cycle has read is worth less than the events of that cycle.
+        found.trust = entry.as_ref().map(|entry| code_of(&TRUSTS, &entry.trust));
         return Ok(entry.and_then(|entry| text::of_entry(&entry)).map(|(_, text)| text));
     }
     let Some(key) = &found.key else { return Ok(None) };

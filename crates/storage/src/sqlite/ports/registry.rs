@@ -42,7 +42,9 @@ fn found(db: &Connection, founding: Founding) -> Outcome<bool> {
     if let Some(agent) = founding.agent {
         agents::create_agent(db, agent)?;
     }
-    spaces::open(db, founding.space)?;
+    if let Some(space) = founding.space {
+        spaces::open(db, space)?;
+    }
     keys::add(db, &founding.admin, None)?;
     Ok(true)
 }
@@ -191,6 +193,14 @@ impl Registry for Sqlite {
         subject: Uuid,
     ) -> BoxFuture<'_, Result<KnownRequest, RegistryError>> {
         self.administer(move |db| requests::note(db, &request, subject))
+    }
+
+    fn answer_request(
+        &self,
+        request: RequestKey,
+        answer: String,
+    ) -> BoxFuture<'_, Result<(), RegistryError>> {
+        self.administer(move |db| requests::answer(db, &request, &answer))
     }
 
     fn add_credential(

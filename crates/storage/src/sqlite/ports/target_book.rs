@@ -13,6 +13,7 @@ use rusqlite::{Connection, Row, params};
 
 use crate::sqlite::engine::fault::{Outcome, damaged};
 use crate::sqlite::ports::{Caller, Sqlite};
+use crate::sqlite::tables::facts::{touch, touch_space};
 use crate::sqlite::tables::outgoing::bit;
 use crate::sqlite::tables::rows::{
     agent_row, all, first, from_json, int, ms, run, space_row, time_at, time_or_none, to_json, u32_at,
@@ -76,6 +77,7 @@ fn put(db: &Connection, target: &StoredTarget) -> Outcome<()> {
         NewsOf::Space(id) => (Some(space_row(db, id)?.ok_or_else(|| gone("space", id.to_string()))?), None),
         NewsOf::Agent(id) => (None, Some(agent_row(db, id.0)?.ok_or_else(|| gone("agent", id.to_string()))?)),
     };
+    touch_of(db, &target.name)?;
     let kinds: i64 = target.on.iter().map(|kind| bit(*kind)).sum();
     let sql = "INSERT INTO target (name, url, secrets, allow, kinds, space, agent, off, at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) \
                ON CONFLICT (name) DO UPDATE SET url = excluded.url, secrets = excluded.secrets, allow = excluded.allow, \
@@ -83,13 +85,27 @@ fn put(db: &Connection, target: &StoredTarget) -> Outcome<()> {
     let (secrets, allow) = (to_json(&target.secrets)?, to_json(&target.allow)?);
     let StoredTarget { name, url, off, at, .. } = target;
     run(db, sql, params![name, url, secrets, allow, kinds, space, agent, off, ms(*at)])?;
+    touch_of(db, name)?;
     // Only the first one that waits was ever tried, perhaps at another address.
     let sql = "UPDATE outgoing SET next_at = 0, attempts = 0, why = NULL WHERE n = (SELECT min(n) FROM outgoing WHERE dead = 0 \
                AND target = (SELECT id FROM target WHERE name = ?))";
     run(db, sql, [name]).map(drop)
 }
 
+/// Whether a server outside is told is one of the facts of the agents of whose messages the target is told.
+fn touch_of(db: &Connection, name: &str) -> Outcome<()> {
+    let sql = "SELECT space, agent FROM target WHERE name = ?";
+    let of =
+        first(db, sql, [name], |row| Ok((row.get::<_, Option<i64>>(0)?, row.get::<_, Option<i64>>(1)?)))?;
+    match of {
+        Some((Some(space), _)) => touch_space(db, space),
+        Some((None, Some(agent))) => touch(db, agent),
+        Some((None, None)) | None => Ok(()),
+    }
+}
+
 fn delete(db: &Connection, name: &str) -> Outcome<bool> {
+    touch_of(db, name)?;
     run(db, "DELETE FROM outgoing WHERE target = (SELECT id FROM target WHERE name = ?)", [name])?;
     Ok(run(db, "DELETE FROM target WHERE name = ?", [name])? > 0)
 }
@@ -119,6 +135,7 @@ fn failed(db: &Connection, tried: &StoredTarget, id: &str, why: &str, then: &Aft
         AfterFailure::Retry(_) => {}
         AfterFailure::Off => {
             run(db, "UPDATE target SET off = ? WHERE id = ?", params![why, target])?;
+            touch_of(db, &tried.name)?;
         }
         AfterFailure::Dead => {
             let sql = "DELETE FROM outgoing WHERE target = ?1 AND dead = 1 AND n <= (SELECT n FROM outgoing \

@@ -130,7 +130,7 @@ pub(crate) fn reminder(asked: &AgentCall, space: SpaceId, now: Timestamp) -> New
 /// Ends all that waits for people and whose cycle went on, of an agent that is retired.
 pub(crate) fn end_all(db: &Connection, agent: i64) -> Outcome<()> {
     let text = "canceled, since the agent was retired before a person answered; nothing of it was done";
-    let outcome = CallOutcome { status: OutcomeStatus::Canceled, ..CallOutcome::ok(text) };
+    let outcome = CallOutcome::of_runtime(OutcomeStatus::Canceled, text);
     let sql = "UPDATE call SET state = 'done', outcome = ?, ask_at = NULL, \
                approval = json_set(approval, '$.state', 'canceled') \
                WHERE agent = ? AND state = 'detached' AND ask_at IS NOT NULL RETURNING id";

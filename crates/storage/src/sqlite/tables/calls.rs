@@ -11,14 +11,14 @@ use agent::port::{DetachedCall, WorkerCall};
 use rusqlite::{Connection, Params, Row, params};
 
 use super::rows::{
-    agent_row, all, bytes, first, from_json, key, key_or_none, ms, run, standing_at, to_json, u32_at,
-    uuid_at, uuid_or_none,
+    TRUSTS, agent_row, all, bytes, code_of, first, from_json, key, key_or_none, ms, run, standing_at,
+    to_json, trust_at, u32_at, uuid_at, uuid_or_none,
 };
 use crate::sqlite::engine::fault::{Outcome, damaged, damaged_agent};
 
 /// Columns of [`call_at`].
 pub(crate) const CALL: &str = "id, cycle, step, idx, tool, arguments, effect, tool_version, awaited, state, outcome, runner, claim, \
-    approval, by_rule";
+    approval, by_rule, trust";
 
 pub(crate) fn call_at(row: &Row<'_>, at: usize) -> Outcome<CallRow> {
     let (effect, state): (String, String) = (row.get(at + 6)?, row.get(at + 9)?);
@@ -40,6 +40,7 @@ pub(crate) fn call_at(row: &Row<'_>, at: usize) -> Outcome<CallRow> {
         state: CallState::try_from(&*state)
             .map_err(|_| damaged(format!("`{state}` is not a state of a call")))?,
         outcome: answer_or_none(row, at + 10)?,
+        trust: trust_at(row, at + 15)?,
     })
 }
 
@@ -96,8 +97,8 @@ pub(crate) fn end(db: &Connection, row: &CallRow) -> Outcome<()> {
 /// Inserts call rows. An open call stores the root and hop for its answer, which may come after the cycle.
 pub(crate) fn put(db: &Connection, agent: i64, changes: &Changes) -> Outcome<()> {
     let sql = "INSERT INTO call (agent, cycle, step, idx, id, tool, effect, tool_version, awaited, \
-               state, arguments, outcome, root, hop, runner, approval, ask_at, by_rule) \
-               VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+               state, arguments, outcome, root, hop, runner, approval, ask_at, by_rule, trust) \
+               VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
     for call in &changes.calls {
         let cause = changes.open.as_ref().filter(|_| call.outcome.is_none());
         let outcome = call.outcome.as_ref().map(to_json).transpose()?;
@@ -120,6 +121,7 @@ pub(crate) fn put(db: &Connection, agent: i64, changes: &Changes) -> Outcome<()>
             call.approval.as_ref().map(to_json).transpose()?,
             call.approval.as_ref().and_then(|approval| approval.next_at()).map(ms),
             call.by_rule.as_ref().map(to_json).transpose()?,
+            code_of(&TRUSTS, &call.trust),
         ];
         run(db, sql, row)?;
     }
@@ -204,7 +206,7 @@ fn worker_call(db: &Connection, which: &str, values: impl Params) -> Outcome<Opt
          WHERE c.runner = 'worker' AND {which}"
     );
     first(db, &sql, values, |row| {
-        let (agent, times) = (AgentId(uuid_at(row, 15)?), u32_at(row, 16)?);
+        let (agent, times) = (AgentId(uuid_at(row, 16)?), u32_at(row, 17)?);
         Ok(WorkerCall { agent, row: call_at(row, 0)?, times })
     })
 }

@@ -19,6 +19,7 @@ use crate::sqlite::engine::fault::{Outcome, damaged};
 /// Everything from which the agent's workspace is rendered.
 pub(crate) fn facts(db: &Connection, agent: i64) -> Outcome<Facts> {
     let (spaces, more_spaces) = spaces(db, agent)?;
+    let more_told = more_spaces > 0 && is_told(db, TOLD_ANYWHERE, agent)?;
     let sql = "SELECT facts_rev FROM agent WHERE id = ?";
     Ok(Facts {
         rev: first(db, sql, [agent], |row| u64_at(row, 0))?.unwrap_or(0),
@@ -28,6 +29,8 @@ pub(crate) fn facts(db: &Connection, agent: i64) -> Outcome<Facts> {
         goals: goals(db, agent)?,
         plans: plans(db, agent)?,
         pending: pending(db, agent)?,
+        told: is_told(db, TOLD_OF_AGENT, agent)?,
+        more_told,
     })
 }
 
@@ -45,14 +48,15 @@ const MEMBERS: &str = "FROM json_each(?1) j CROSS JOIN member m ON m.space = j.v
 /// The spaces in the workspace (the active one, then those with the newest messages), and how many more there are.
 fn spaces(db: &Connection, agent: i64) -> Outcome<(Vec<SpaceFacts>, usize)> {
     let sql = format!(
-        "{SPACES} SELECT s.id, {SPACE}, (SELECT count(*) FROM member o WHERE o.space = s.id) FROM sought \
+        "{SPACES} SELECT s.id, {SPACE}, (SELECT count(*) FROM member o WHERE o.space = s.id), {TOLD} FROM sought \
          CROSS JOIN member mine ON mine.space = sought.space AND mine.entity = ?1 JOIN space s ON s.id = mine.space \
          ORDER BY s.id = (SELECT active_space FROM life WHERE agent = ?1) DESC, s.active_at DESC, s.id LIMIT ?4"
     );
     let bounds = [SPACES_LOOK, EVENTS_PER_CYCLE as usize, SPACES_SHOWN_MAX].map(|bound| int(bound as u64));
     let mut found = all(db, &sql, params![agent, bounds[0], bounds[1], bounds[2]], |row| {
         let more_members = u32_at(row, 10)? as usize;
-        let facts = SpaceFacts { space: space_at(row, 1)?, members: Vec::new(), more_members };
+        let told = row.get(11)?;
+        let facts = SpaceFacts { space: space_at(row, 1)?, members: Vec::new(), more_members, told };
         Ok((row.get::<_, i64>(0)?, facts))
     })?;
     let ids: Vec<i64> = found.iter().map(|(id, _)| *id).collect();
@@ -72,6 +76,19 @@ fn spaces(db: &Connection, agent: i64) -> Outcome<(Vec<SpaceFacts>, usize)> {
         false => counted(db, agent)?.saturating_sub(found.len()),
     };
     Ok((found.into_iter().map(|(_, facts)| facts).collect(), more))
+}
+
+/// Whether a target is told what is posted in the space `s`.
+pub(crate) const TOLD: &str =
+    "EXISTS (SELECT 1 FROM target t WHERE t.space = s.id AND t.off IS NULL AND t.kinds & 1)";
+/// A target that is told what the agent posts anywhere, and one that is told what is posted in one of its spaces: there are few
+/// targets, and an agent may have many spaces.
+const TOLD_OF_AGENT: &str = "SELECT 1 FROM target WHERE agent = ? AND off IS NULL AND kinds & 1 LIMIT 1";
+const TOLD_ANYWHERE: &str = "SELECT 1 FROM target t CROSS JOIN member m ON m.space = t.space AND m.entity = ? \
+    WHERE t.off IS NULL AND t.kinds & 1 LIMIT 1";
+
+fn is_told(db: &Connection, sql: &str, agent: i64) -> Outcome<bool> {
+    Ok(first(db, sql, [agent], |_| Ok(()))?.is_some())
 }
 
 fn counted(db: &Connection, agent: i64) -> Outcome<usize> {

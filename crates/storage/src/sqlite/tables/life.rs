@@ -82,7 +82,7 @@ pub(crate) fn write(db: &Connection, session: &Session, life: &Life, changes: &C
                active_space = coalesce(?, active_space), failures = ?, usage_input = ?, \
                usage_cached = ?, usage_output = ?, usage_reasoning = ?, \
                cost_micros = coalesce(cost_micros + ?, ?, cost_micros), unpriced = unpriced + ?, open_cycle = ?, \
-               step = ?, boot = coalesce(?, boot), requesters = ?, notice = ?, used = CASE WHEN ? THEN 0 ELSE used END | ?, open = ?, \
+               step = ?, boot = coalesce(?, boot), requesters = ?, notice = ?, open = ?, \
                facts_seen = CASE WHEN ? THEN (SELECT facts_rev FROM agent WHERE id = life.agent) ELSE facts_seen END \
                WHERE agent = ?";
     let values = params![
@@ -105,8 +105,6 @@ pub(crate) fn write(db: &Connection, session: &Session, life: &Life, changes: &C
         boot,
         open.map(|open| to_json(&open.requesters)).transpose()?,
         row.notice,
-        changes.forget_used,
-        changes.used.bits(),
         open.map(to_json).transpose()?,
         fencing::closes(changes),
         life.agent,

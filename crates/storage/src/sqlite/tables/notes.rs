@@ -69,7 +69,8 @@ pub(crate) fn change_memory(
     change: &MemoryChange,
 ) -> Outcome<()> {
     match change {
-        MemoryChange::Set { key, value, importance, pin } => {
+        MemoryChange::Set { key, value, importance, pin, trust: own } => {
+            let trust = own.map_or(trust, |own| own.min(trust));
             let before = memory(db, agent, key)?;
             let before = before.as_ref().map_or((Importance::default(), false), |m| (m.importance, m.pinned));
             let (importance, pinned) = (importance.unwrap_or(before.0), pin.unwrap_or(before.1));

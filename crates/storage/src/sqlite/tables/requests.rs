@@ -1,39 +1,24 @@
-//! Requests with an idempotency key, and their answers.
+//! Requests with an idempotency key, and what they came to.
 
-use agent::id::MessageId;
-use agent::port::{Accepted, KnownRequest, RequestKey};
-use agent::space::Message;
+use agent::limits;
+use agent::port::{KnownRequest, RequestKey};
 use rusqlite::{Connection, params};
 use uuid::Uuid;
 
-use super::messages::message_by;
-use super::rows::{bytes, first, run, uuid_or_none};
+use super::rows::{bytes, first, ms, run, uuid_or_none};
 use crate::sqlite::engine::fault::Outcome;
 
-/// The answer that this key got before, if any.
-pub(crate) fn answered(db: &Connection, key: &RequestKey) -> Outcome<Option<Accepted>> {
-    let sql = "SELECT body_hash, message FROM request WHERE principal = ? AND key = ?";
-    let kept = first(db, sql, params![key.principal, key.key], |row| {
-        Ok((row.get::<_, String>(0)?, uuid_or_none(row, 1)?))
-    })?;
-    let Some((body_hash, message)) = kept else { return Ok(None) };
-    if body_hash != key.body_hash {
-        return Ok(Some(Accepted::Conflict));
-    }
-    let message = message.map(|id| message_by(db, MessageId(id))).transpose()?.flatten();
-    Ok(Some(Accepted::Duplicate { message }))
-}
-
-/// What is known of a request that is not answered by a message or event.
+/// What is known of a request.
 pub(crate) fn known(db: &Connection, key: &RequestKey) -> Outcome<KnownRequest> {
-    let sql = "SELECT body_hash, subject FROM request WHERE principal = ? AND key = ?";
-    let kept = first(db, sql, params![key.principal, key.key], |row| {
-        Ok((row.get::<_, String>(0)?, uuid_or_none(row, 1)?))
+    let sql = "SELECT body_hash, subject, answer FROM request WHERE principal = ? AND key = ? AND at >= ?";
+    let kept = first(db, sql, params![key.principal, key.key, ms(key.kept_since())], |row| {
+        Ok((row.get::<_, String>(0)?, uuid_or_none(row, 1)?, row.get::<_, Option<String>>(2)?))
     })?;
     Ok(match kept {
         None => KnownRequest::New,
-        Some((body_hash, _)) if body_hash != key.body_hash => KnownRequest::Conflict,
-        Some((_, subject)) => KnownRequest::Repeated(subject.unwrap_or(Uuid::nil())),
+        Some((body_hash, ..)) if body_hash != key.body_hash => KnownRequest::Conflict,
+        Some((_, _, Some(answer))) => KnownRequest::Answered(answer),
+        Some((_, subject, None)) => KnownRequest::Repeated(subject.unwrap_or(Uuid::nil())),
     })
 }
 
@@ -43,21 +28,29 @@ pub(crate) fn note(db: &Connection, key: &RequestKey, subject: Uuid) -> Outcome<
     let before = known(db, key)?;
     match &before {
         KnownRequest::New => {
-            let sql = "INSERT INTO request (principal, key, body_hash, subject) VALUES (?, ?, ?, ?)";
-            run(db, sql, params![key.principal, key.key, key.body_hash, bytes(subject)])?;
+            forget_old(db, key)?;
+            // What has this key and was not found is too old.
+            let sql = "INSERT OR REPLACE INTO request (principal, key, body_hash, subject, at) VALUES (?, ?, ?, ?, ?)";
+            run(db, sql, params![key.principal, key.key, key.body_hash, bytes(subject), ms(key.at)])?;
         }
         KnownRequest::Repeated(reserved) if reserved.is_nil() && !subject.is_nil() => {
             let sql = "UPDATE request SET subject = ? WHERE principal = ? AND key = ?";
             run(db, sql, params![bytes(subject), key.principal, key.key])?;
         }
-        KnownRequest::Repeated(_) | KnownRequest::Conflict => {}
+        KnownRequest::Repeated(_) | KnownRequest::Answered(_) | KnownRequest::Conflict => {}
     }
     Ok(before)
 }
 
 /// Stores the answer of this key.
-pub(crate) fn remember(db: &Connection, key: &RequestKey, message: Option<&Message>) -> Outcome<()> {
-    let sql = "INSERT INTO request (principal, key, body_hash, message) VALUES (?, ?, ?, ?)";
-    let message = message.map(|message| bytes(message.id.0));
-    run(db, sql, params![key.principal, key.key, key.body_hash, message]).map(drop)
+pub(crate) fn answer(db: &Connection, key: &RequestKey, answer: &str) -> Outcome<()> {
+    let sql = "UPDATE request SET answer = ? WHERE principal = ? AND key = ? AND body_hash = ?";
+    run(db, sql, params![answer, key.principal, key.key, key.body_hash]).map(drop)
+}
+
+/// Forgets some keys that are too old: more than one with each new key, so that there are never many.
+fn forget_old(db: &Connection, key: &RequestKey) -> Outcome<()> {
+    let sql = "DELETE FROM request WHERE (principal, key) IN \
+               (SELECT principal, key FROM request WHERE at < ? ORDER BY at LIMIT ?)";
+    run(db, sql, params![ms(key.kept_since()), limits::REQUEST_KEYS_FORGOTTEN]).map(drop)
 }

@@ -47,7 +47,7 @@ impl ReadOnlyStore {
         let lock = File::open(self.file.with_file_name(LOCK));
         let held = lock.is_ok_and(|lock| matches!(lock.try_lock_shared(), Err(TryLockError::WouldBlock)));
         // If the log cannot be read, reading the store reports that.
-        if held { 0 } else { log::lost_frames(&log::path_of(&self.file)).unwrap_or(0) }
+        if held { 0 } else { log::read(&log::path_of(&self.file)).map_or(0, |found| found.lost_frames) }
     }
 
     /// Converts an SQLite error during a copy: a full disk at the target, or damage in the store.

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 
 use agent::entity::handle;
 use agent::event::EventData;
+use agent::id::unhex;
 use rusqlite::types::Value as Cell;
 use rusqlite::{Connection, params, params_from_iter};
 use serde_json::{Map, Value};
@@ -145,11 +146,4 @@ fn cell(value: &Value) -> Outcome<Cell> {
         }
         other => return Err(damaged(format!("`{other}` is not a value of a record"))),
     })
-}
-
-fn unhex(digits: &str) -> Option<Vec<u8>> {
-    if !digits.len().is_multiple_of(2) || !digits.is_ascii() {
-        return None;
-    }
-    (0..digits.len()).step_by(2).map(|at| u8::from_str_radix(&digits[at..at + 2], 16).ok()).collect()
 }

@@ -32,7 +32,7 @@ const OF_AGENTS: [&str; 16] = [
     "waiting",
 ];
 /// Rows that refer to missing rows: the table, what is wrong, and a query for such rows.
-const DANGLING: [(&str, &str, &str); 6] = [
+const DANGLING: [(&str, &str, &str); 5] = [
     (
         "agent",
         "it has no entity that is an agent",
@@ -53,12 +53,6 @@ const DANGLING: [(&str, &str, &str); 6] = [
         "message",
         "its space does not exist",
         "SELECT m.uuid FROM message m WHERE m.space NOT IN (SELECT id FROM space)",
-    ),
-    (
-        "request",
-        "the message in its answer does not exist",
-        "SELECT r.key FROM request r LEFT JOIN message m ON m.uuid = r.message \
-         WHERE r.message IS NOT NULL AND m.uuid IS NULL",
     ),
     (
         "credential",

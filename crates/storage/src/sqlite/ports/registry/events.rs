@@ -4,17 +4,18 @@
 use agent::event::{Event, EventState};
 use agent::id::{AgentId, CycleId, EventId};
 use agent::limits;
-use agent::port::{Accepted, Denial, RequestKey, SentAgain, Wakeup};
+use agent::port::{Denial, KnownRequest, RequestKey, SentAgain, Wakeup};
 use agent::registry::{self, Resend};
 use jiff::Timestamp;
 use rusqlite::{Connection, params};
 
 use crate::sqlite::engine::fault::{Outcome, damaged};
+use crate::sqlite::ports::store::accept::event_subject;
 use crate::sqlite::tables::agents::known_agent;
 use crate::sqlite::tables::events::{Head, admit, known, put_waiting, set_state, state_at};
 use crate::sqlite::tables::held;
 use crate::sqlite::tables::inbox::ledger;
-use crate::sqlite::tables::requests::{answered, remember};
+use crate::sqlite::tables::requests;
 use crate::sqlite::tables::rows::{first, key, ms, run, time, uuid_or_none};
 use crate::sqlite::tables::session::Session;
 use crate::sqlite::tables::waits::due_at;
@@ -84,12 +85,13 @@ pub(super) fn send_again(
     at: Timestamp,
 ) -> Outcome<SentAgain> {
     let row = known_agent(db, agent)?;
-    if let Some(answer) = request.map(|request| answered(db, request)).transpose()?.flatten() {
-        if answer == Accepted::Conflict {
-            return Ok(SentAgain::Conflict);
+    match request.map(|request| requests::known(db, request)).transpose()? {
+        Some(KnownRequest::Conflict) => return Ok(SentAgain::Conflict),
+        Some(KnownRequest::Repeated(subject)) if !subject.is_nil() => {
+            let sent_anew = known(db, row, &fresh)?;
+            return Ok(SentAgain::Repeated(if sent_anew { fresh } else { event.clone() }));
         }
-        let sent_anew = known(db, row, &fresh)?;
-        return Ok(SentAgain::Repeated(if sent_anew { fresh } else { event.clone() }));
+        None | Some(KnownRequest::New | KnownRequest::Repeated(_) | KnownRequest::Answered(_)) => {}
     }
     let found = find(db, row, event)?;
     let mut head = Head::read(db, row)?;
@@ -121,7 +123,7 @@ pub(super) fn send_again(
         }
     };
     if let Some(request) = request {
-        remember(db, request, None)?;
+        requests::note(db, request, event_subject(event))?;
     }
     Ok(sent)
 }

@@ -70,7 +70,8 @@ pub(super) fn rotate(
 fn repeated(db: &Connection, request: Option<&RequestKey>) -> Outcome<Option<KeyAdded>> {
     let Some(request) = request else { return Ok(None) };
     Ok(match known(db, request)? {
-        KnownRequest::New => None,
+        KnownRequest::New | KnownRequest::Answered(_) => None,
+        KnownRequest::Repeated(id) if id.is_nil() => None,
         KnownRequest::Repeated(id) => Some(KeyAdded::Repeated(stored(db, CredentialId(id))?)),
         KnownRequest::Conflict => Some(KeyAdded::Conflict),
     })

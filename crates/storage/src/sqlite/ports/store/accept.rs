@@ -3,15 +3,16 @@
 
 use agent::delivery::{Offered, is_urgent, offered, space_of};
 use agent::event::{Event, EventState};
-use agent::id::AgentId;
-use agent::port::{Accept, Accepted, Denial, RequestKey, Wakeup};
+use agent::id::{AgentId, EventId, MessageId, hashed_uuid};
+use agent::port::{Accept, Accepted, Denial, KnownRequest, RequestKey, Wakeup};
 use rusqlite::Connection;
+use uuid::Uuid;
 
 use crate::sqlite::engine::fault::{Outcome, name_agent};
 use crate::sqlite::ports::store::post::{Posted, deliver_events, post_message};
 use crate::sqlite::tables::events::{Head, admit, known};
-use crate::sqlite::tables::messages::space_head;
-use crate::sqlite::tables::requests::{answered, remember};
+use crate::sqlite::tables::messages::{message_by, space_head};
+use crate::sqlite::tables::requests;
 use crate::sqlite::tables::rows::{agent_row, space_row, time};
 use crate::sqlite::tables::session::Session;
 
@@ -22,10 +23,12 @@ pub(super) fn accept(
     what: &Accept,
     request: Option<&RequestKey>,
 ) -> Outcome<Accepted> {
-    if let Some(key) = request
-        && let Some(answer) = answered(db, key)?
-    {
-        return Ok(answer);
+    match request.map(|key| requests::known(db, key)).transpose()? {
+        Some(KnownRequest::Conflict) => return Ok(Accepted::Conflict),
+        Some(KnownRequest::Repeated(subject)) if !subject.is_nil() => {
+            return Ok(Accepted::Duplicate { message: message_by(db, MessageId(subject))? });
+        }
+        None | Some(KnownRequest::New | KnownRequest::Repeated(_) | KnownRequest::Answered(_)) => {}
     }
     let accepted = match what {
         Accept::Message(message) => match post_message(db, space_head(db, message.space)?.as_mut(), message)?
@@ -42,10 +45,20 @@ pub(super) fn accept(
             Accepted::Fresh { message, .. } | Accepted::Duplicate { message } => message.as_ref(),
             _ => None,
         };
-        remember(db, key, message)?;
+        let subject = match (message, what) {
+            (Some(message), _) => message.id.0,
+            (None, Accept::Message(message)) => message.id.0,
+            (None, Accept::Event(_, event)) => event_subject(&event.id),
+        };
+        requests::note(db, key, subject)?;
     }
     failpoint::hit!("accept.before_commit");
     Ok(accepted)
+}
+
+/// What is noted of a request that became this event.
+pub(in crate::sqlite::ports) fn event_subject(event: &EventId) -> Uuid {
+    hashed_uuid(&["event", &event.0])
 }
 
 /// Accepts one event for one agent.

@@ -5,7 +5,6 @@ use agent::config::{Placement, WorkspacePart};
 use agent::entity::Entity;
 use agent::id::{AgentId, CycleId, SpaceId};
 use agent::life::{Activation, Life, Window};
-use agent::tool::ToolLabels;
 use jiff::Timestamp;
 use rusqlite::Connection;
 
@@ -38,7 +37,7 @@ struct FoundAgent {
 fn find(db: &Connection, agent: AgentId) -> Outcome<Option<FoundAgent>> {
     let sql = format!(
         "SELECT l.agent, l.epoch, l.commit_n, l.head_seq, l.cycles, a.standing, s.uuid, l.boot, l.failures, \
-         l.notice, l.open, a.config_rev, h.hold_until, h.waiting, h.taken, h.cancel, l.used, {ENTITY} \
+         l.notice, l.open, a.config_rev, h.hold_until, h.waiting, h.taken, h.cancel, {ENTITY} \
          FROM entity e JOIN life l ON l.agent = e.id JOIN agent a ON a.id = e.id \
          JOIN inbox_head h ON h.agent = e.id LEFT JOIN space s ON s.id = l.active_space WHERE e.uuid = ?"
     );
@@ -46,7 +45,7 @@ fn find(db: &Connection, agent: AgentId) -> Outcome<Option<FoundAgent>> {
         let open = open_at(row, 10)?;
         Ok(FoundAgent {
             agent: row.get(0)?,
-            entity: entity_at(row, 17)?,
+            entity: entity_at(row, 16)?,
             life: Life {
                 agent,
                 epoch: u64_at(row, 1)?,
@@ -57,7 +56,6 @@ fn find(db: &Connection, agent: AgentId) -> Outcome<Option<FoundAgent>> {
                 active_space: uuid_or_none(row, 6)?.map(SpaceId),
                 failures: u32_at(row, 8)?,
                 notice: row.get(9)?,
-                used: ToolLabels::from_bits(row.get(16)?),
                 open,
                 not_before: time_or_none(row, 12)?,
             },

@@ -1,4 +1,4 @@
-//! A parser of server-sent events as vendors send them: any line ending, comments, several `data`
+//! A parser of server-sent events as servers really send them: any line ending, comments, several `data`
 //! lines, an `error:` field (old llama.cpp), no empty line at the end. Its memory is bounded.
 //!
 //! It does not interpret the events.
@@ -12,6 +12,8 @@ pub struct SseEvent {
     pub name: String,
     /// The `data` lines, joined by line feeds.
     pub data: String,
+    /// The `id` field, from which a stream can be continued.
+    pub id: Option<String>,
 }
 
 /// An event is larger than the limit.
@@ -92,7 +94,9 @@ impl Sse {
                 self.event.name = "error".to_owned();
                 self.data(value);
             }
-            // Comments (an empty field), `id`, `retry` and unknown fields.
+            // With a NUL it is ignored, by the standard.
+            "id" if !value.contains('\0') => self.event.id = Some(value.to_owned()),
+            // Comments (an empty field), `retry` and unknown fields.
             _ => {}
         }
     }
@@ -110,11 +114,12 @@ mod tests {
     use super::*;
 
     const STREAM: &str =
-        "\u{feff}: hello\r\nevent: a\r\ndata: 1\r\ndata: é\r\n\r\n: ping\n\ndata:x\n\nerror: {}\n\n";
+        "\u{feff}: hello\r\nevent: a\r\nid: 7\r\ndata: 1\r\ndata: é\r\n\r\n: ping\n\ndata:x\n\nerror: {}\n\n";
 
     fn expected() -> Vec<SseEvent> {
-        let event = |name: &str, data: &str| SseEvent { name: name.into(), data: data.into() };
-        vec![event("a", "1\né"), event("", "x"), event("error", "{}")]
+        let event = |name: &str, data: &str| SseEvent { name: name.into(), data: data.into(), id: None };
+        let first = SseEvent { id: Some("7".into()), ..event("a", "1\né") };
+        vec![first, event("", "x"), event("error", "{}")]
     }
 
     #[test]

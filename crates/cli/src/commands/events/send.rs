@@ -1,19 +1,19 @@
-//! `viv event`: sends an agent an event, as a service would.
+//! `viv events send`: sends an agent an event, as a service would.
 
 use agent::limits;
 use api::{EventAccepted, NewEvent};
 use serde_json::Value;
 
 use crate::args::EventArgs;
-use crate::errors::{Exit, Failure, Result};
+use crate::errors::{Failure, Result};
 use crate::input;
 use crate::output::{Screen, shortened};
-use client::{Client, segment, typed};
+use client::{Client, ErrorClass, segment, typed};
 
 /// Columns of a wrong payload that are quoted.
 const GOT_COLUMNS: usize = 40;
 
-pub(crate) async fn run(client: Client, screen: Screen, args: EventArgs) -> Result<Exit> {
+pub(super) async fn run(client: &Client, screen: &Screen, args: EventArgs) -> Result<()> {
     let payload = match args.payload.as_deref() {
         Some("-") => Some(input::text(limits::PAYLOAD_MAX_BYTES)?),
         None if input::is_piped() => Some(input::piped_text(limits::PAYLOAD_MAX_BYTES)?),
@@ -27,10 +27,16 @@ pub(crate) async fn run(client: Client, screen: Screen, args: EventArgs) -> Resu
     })?;
     let body = NewEvent { service: args.service, payload, urgent: args.urgent };
     let path = format!("/v1/agents/{}/events", segment(&args.agent));
-    let answer = client.post(&path, &body, args.key.as_deref()).await?;
+    let answer = match client.post(&path, &body, args.key.as_deref()).await {
+        // Whoever may read agents learns which one was meant.
+        Err(missing) if missing.class == ErrorClass::NotFound => {
+            return Err(client.agent(&args.agent).await.err().unwrap_or(missing).into());
+        }
+        answer => answer?,
+    };
     let accepted: EventAccepted = typed(&path, answer.clone())?;
     let result = if accepted.duplicate { "had already accepted it" } else { "accepted it" };
     let without = if body.payload.is_none() { " without a payload" } else { "" };
     screen.result(&answer, &format!("`{}` {result}{without}: event {}", args.agent, accepted.event_id));
-    Ok(Exit::Answered)
+    Ok(())
 }

@@ -1,12 +1,12 @@
-//! `viv tail`: the recent activity of the whole server, one line each, then follows.
+//! `viv watch --lines`: the recent activity of the whole server, or of agents, one line each.
 
 use std::sync::Arc;
 
-use super::dead;
-use super::watch::follow::Follower;
-use super::watch::log::{Log, LogStyle};
-use super::watch::{self, moment};
-use crate::args::TailArgs;
+use super::follow::Follower;
+use super::log::{Log, LogStyle};
+use super::moment;
+use crate::args::WatchArgs;
+use crate::commands::events;
 use crate::errors::{Exit, Failure, Result};
 use crate::output::Screen;
 use client::{Client, Subject};
@@ -14,16 +14,16 @@ use client::{Client, Subject};
 /// Maximum number of agents that may be named: the server's limit.
 const AGENTS: usize = agent::limits::RECENT_AGENTS_MAX;
 
-pub(crate) async fn run(client: Client, screen: Screen, args: TailArgs) -> Result<Exit> {
-    if args.agents.len() > AGENTS {
-        let got = args.agents.len();
+pub(super) async fn run(client: Client, screen: Screen, args: WatchArgs) -> Result<Exit> {
+    if args.subjects.len() > AGENTS {
+        let got = args.subjects.len();
         return Err(Failure::usage(format!("wanted at most {AGENTS} agents, got {got}"))
             .hint("leave them out to see all"));
     }
     let client = Arc::new(client);
-    dead::note(&client, &screen, &args.agents).await?;
-    let mut ids = Vec::with_capacity(args.agents.len());
-    for name in &args.agents {
+    events::note(&client, &screen, &args.subjects).await?;
+    let mut ids = Vec::with_capacity(args.subjects.len());
+    for name in &args.subjects {
         ids.push(client.agent(name).await?.id);
     }
     let subject = if ids.is_empty() { Subject::Everything } else { Subject::agents(&client, ids).await? };
@@ -32,10 +32,11 @@ pub(crate) async fn run(client: Client, screen: Screen, args: TailArgs) -> Resul
     if !args.no_follow {
         follower.listen().await?;
     }
-    follower.past(args.lines, None).await?;
+    let since = moment::since_given(args.since.as_deref())?;
+    follower.past(args.history, since).await?;
     if args.no_follow {
         follower.log.take_rows().iter().for_each(|row| screen.line(row));
         return Ok(Exit::Answered);
     }
-    watch::print(follower, screen).await
+    super::print(follower, screen).await
 }

@@ -1,5 +1,7 @@
-//! `viv dead` and `viv cancel`: list, show, retry, drop and cancel single events of an inbox; cancel single
-//! calls.
+//! `viv events`: list, show, send, retry, drop and cancel events of an inbox; cancel single calls.
+
+mod inbox;
+mod send;
 
 use agent::event::{EventData, EventState, Principal};
 use agent::id::EventId;
@@ -7,7 +9,7 @@ use api::{Agent, Call, EventAccepted, LoggedEvent, ReadyJson};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::args::{Canceled, DeadArgs, DeadVerb, Events, OneEvent};
+use crate::args::{Canceled, Events, EventsArgs, EventsVerb, OneEvent};
 use crate::errors::{Exit, Failure, Result};
 use crate::output::{Screen, ago, shortened};
 use client::{Client, ErrorClass, agent_path, segment, typed};
@@ -19,12 +21,20 @@ const NOTED: usize = 32;
 /// Columns of a text in a list.
 const PREVIEW: usize = 48;
 
-pub(crate) async fn run(client: Client, screen: Screen, args: DeadArgs) -> Result<Exit> {
-    match args.verb {
-        None => list(&client, &screen, args.agent.as_deref()).await?,
-        Some(DeadVerb::Show(one)) => show(&client, &screen, &one).await?,
-        Some(DeadVerb::Retry(events)) => apply(&client, &screen, events, "retry").await?,
-        Some(DeadVerb::Drop(events)) => apply(&client, &screen, events, "drop").await?,
+pub(crate) async fn run(client: Client, screen: Screen, args: EventsArgs) -> Result<Exit> {
+    match args.verb.unwrap_or(EventsVerb::List(args.list)) {
+        // Dead events wait for an operator, whoever's they are.
+        EventsVerb::List(wanted) if wanted.state.as_deref() == Some("dead") => {
+            list(&client, &screen, wanted.agent.as_deref()).await?;
+        }
+        EventsVerb::List(wanted) => inbox::inbox(&client, &screen, &wanted).await?,
+        EventsVerb::Send(args) => send::run(&client, &screen, args).await?,
+        EventsVerb::Show(one) => show(&client, &screen, &one).await?,
+        EventsVerb::Retry(events) => apply(&client, &screen, events, "retry").await?,
+        EventsVerb::Drop(events) => apply(&client, &screen, events, "drop").await?,
+        EventsVerb::Cancel(Canceled { wanted, agent }) => {
+            apply(&client, &screen, Events { events: wanted, agent }, "cancel").await?;
+        }
     }
     Ok(Exit::Answered)
 }
@@ -54,16 +64,12 @@ pub(crate) async fn note(client: &Client, screen: &Screen, agents: &[String]) ->
     Ok(())
 }
 
+pub(crate) use inbox::content as content_of;
+
 pub(crate) fn advice(event: &EventId, agent: &str) -> String {
     format!(
-        "see `viv dead show {event} --agent {agent}`, try again with `viv dead retry {event} --agent {agent}`"
+        "see `viv events show {event} --agent {agent}`, try again with `viv events retry {event} --agent {agent}`"
     )
-}
-
-pub(crate) async fn cancel(client: Client, screen: Screen, args: Canceled) -> Result<Exit> {
-    let Canceled { wanted, agent } = args;
-    apply(&client, &screen, Events { events: wanted, agent }, "cancel").await?;
-    Ok(Exit::Answered)
 }
 
 /// Whether an id is a call's: `c` and 24 hexadecimal digits.
@@ -115,7 +121,7 @@ async fn list(client: &Client, screen: &Screen, wanted: Option<&str>) -> Result<
         screen.line("no dead letters");
     } else {
         screen.table(&["AGENT", "SEQ", "EVENT", "WHEN", "KIND", "WHY"], &table);
-        screen.note("`viv dead show EVENT` shows one, `viv dead retry EVENT` retries it");
+        screen.note("`viv events show EVENT` shows one, `viv events retry EVENT` retries it");
     }
     Ok(())
 }
@@ -282,7 +288,7 @@ async fn find(client: &Client, event: &str, wanted: Option<&str>) -> Result<(Age
     match sent.len() {
         1 => Ok(sent.remove(0)),
         0 => Err(Failure::new(Exit::NotFound, "not_found", format!("no agent was sent an event `{event}`"))
-            .hint("`viv show inbox NAME` lists what an agent was sent")),
+            .hint("`viv events list NAME` lists what an agent was sent")),
         n => {
             let names: Vec<String> =
                 sent.iter().take(8).map(|(agent, _)| format!("`{}`", agent.name)).collect();

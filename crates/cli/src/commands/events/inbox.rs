@@ -1,4 +1,4 @@
-//! `viv show inbox`: the events of an agent and their states.
+//! `viv events list`: the events of an agent and their states.
 
 use agent::event::{EventData, EventProgress, EventState};
 use api::LoggedEvent;
@@ -72,7 +72,7 @@ fn event_row(screen: &Screen, event: &LoggedEvent, now: Timestamp) -> Vec<String
 }
 
 /// The content of an event: a message's text, what a service sent, or which call a late result belongs to.
-pub(super) fn content(event: &LoggedEvent) -> String {
+pub(crate) fn content(event: &LoggedEvent) -> String {
     match &event.data {
         EventData::ToolResult { call, tool, text, error, status } => {
             let plain = if *error { "error" } else { "ok" };

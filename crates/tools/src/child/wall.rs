@@ -1,0 +1,163 @@
+//! The wall around a program of others: bubblewrap, and what a program behind it sees and may change. Must not know which
+//! programs those are.
+//!
+//! A wall must hold for root, too. Without capabilities root can still write what belongs to root, and so command others: so
+//! nothing is writable but what is named; no device is there but the harmless ones; sockets of services are hidden, which
+//! trust whoever is root. Mounts that hide something cannot be taken away without a capability.
+
+use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+use super::spawn::{HeldCommand, Holder, find};
+
+const BUBBLEWRAP: &str = "bwrap";
+const PROBE_WAIT: Duration = Duration::from_secs(5);
+/// If this process has no `PATH`.
+const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+/// Folders of which a program has empty ones of its own: other programs keep sockets and secrets there.
+const PRIVATE: [&str; 3] = ["/tmp", "/var/tmp", "/run"];
+/// What root may command the kernel with, whatever its capabilities.
+const COMMANDS: [&str; 4] = ["/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus"];
+/// Often a link into a private folder; without it no name is resolved.
+const RESOLVER: &str = "/etc/resolv.conf";
+
+/// Bubblewrap, where it may do its work.
+#[derive(Clone, Debug)]
+pub struct Wall {
+    program: PathBuf,
+    holder: Holder,
+}
+
+/// What a program sees behind the wall, beside the files of this machine, none of which it may change.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Room<'a> {
+    /// Where it starts, and may write.
+    pub home: Option<&'a Path>,
+    /// What it may change besides.
+    pub writable: &'a [PathBuf],
+    /// What it must not see, wherever that is.
+    pub hidden: &'a [PathBuf],
+}
+
+impl Wall {
+    /// The wall, if bubblewrap is there and may do its work on this machine.
+    pub async fn find(holder: &Holder) -> Option<Self> {
+        let wall = Self { program: find(Path::new(BUBBLEWRAP))?, holder: holder.clone() };
+        let mut probe = wall.command(&Room::default(), &["true".into()]).ok()?;
+        probe.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let probe = probe.spawn().ok()?;
+        let ended = timeout(PROBE_WAIT, probe.ended()).await;
+        ended.is_ok_and(|ended| ended == super::Ended::Exited(0)).then_some(wall)
+    }
+
+    /// A command that runs the program with its arguments behind the wall.
+    pub fn command(&self, room: &Room<'_>, command: &[OsString]) -> io::Result<HeldCommand> {
+        if command.first().is_none_or(|program| find(Path::new(program)).is_none()) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        let mut held = self.holder.command(&self.program)?;
+        held.args(arguments(room, command)).arg("--").args(command);
+        Ok(held)
+    }
+}
+
+/// The arguments of bubblewrap. Each covers those before it.
+fn arguments(room: &Room<'_>, command: &[OsString]) -> Vec<OsString> {
+    let mut built: Vec<OsString> = [
+        "--unshare-pid",
+        "--unshare-ipc",
+        "--die-with-parent",
+        "--new-session",
+        "--cap-drop",
+        "ALL",
+        "--ro-bind",
+        "/",
+        "/",
+        "--dev",
+        "/dev",
+        "--proc",
+        "/proc",
+    ]
+    .map(OsString::from)
+    .to_vec();
+    let mut mount = |words: &[&OsStr]| built.extend(words.iter().map(|word| (*word).to_owned()));
+    for path in COMMANDS.into_iter().filter(|path| Path::new(path).exists()) {
+        mount(&["--ro-bind".as_ref(), path.as_ref(), path.as_ref()]);
+    }
+    let private: Vec<&Path> =
+        PRIVATE.iter().map(Path::new).filter(|folder| folder.is_dir() && !folder.is_symlink()).collect();
+    for folder in &private {
+        mount(&["--tmpfs".as_ref(), folder.as_os_str()]);
+    }
+    for path in named(command).iter().filter(|path| private.iter().any(|folder| path.starts_with(folder))) {
+        mount(&["--ro-bind".as_ref(), path.as_os_str(), path.as_os_str()]);
+    }
+    for path in room.writable.iter().filter_map(|path| path.canonicalize().ok()) {
+        mount(&["--bind".as_ref(), path.as_os_str(), path.as_os_str()]);
+    }
+    for path in room.hidden.iter().filter_map(|path| path.canonicalize().ok()) {
+        match path.is_dir() {
+            true => mount(&["--tmpfs".as_ref(), path.as_os_str()]),
+            false => mount(&["--ro-bind".as_ref(), "/dev/null".as_ref(), path.as_os_str()]),
+        }
+    }
+    if let Some(home) = room.home {
+        // It may be inside what is hidden.
+        mount(&["--bind".as_ref(), home.as_os_str(), home.as_os_str()]);
+        mount(&["--chdir".as_ref(), home.as_os_str()]);
+    }
+    built
+}
+
+/// What stays visible in private folders: what the command names, where programs are found, how names are resolved.
+fn named(command: &[OsString]) -> BTreeSet<PathBuf> {
+    let mut paths: BTreeSet<PathBuf> = std::env::split_paths(&search_path()).collect();
+    paths.extend(command.iter().map(PathBuf::from));
+    paths.insert(RESOLVER.into());
+    let is_folder_of_all = |path: &Path| PRIVATE.iter().any(|folder| Path::new(folder) == path);
+    let found = paths.iter().filter(|path| path.is_absolute()).filter_map(|path| path.canonicalize().ok());
+    found.filter(|path| !is_folder_of_all(path)).collect()
+}
+
+/// Where programs are found.
+pub(crate) fn search_path() -> OsString {
+    std::env::var_os("PATH").unwrap_or_else(|| DEFAULT_PATH.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_hides_covers_what_may_be_written_and_the_home_covers_what_hides() {
+        let data = tempfile::tempdir().unwrap();
+        let (home, above) = (data.path().join("mcp/x"), data.path().parent().unwrap().to_owned());
+        std::fs::create_dir_all(&home).unwrap();
+        let script = data.path().join("server.sh");
+        std::fs::write(&script, "").unwrap();
+        let hidden = [data.path().to_owned(), data.path().join("absent")];
+        let room = Room { home: Some(&home), writable: &[above.clone()], hidden: &hidden };
+        let built = arguments(&room, &["sh".into(), script.clone().into(), "/tmp".into()]);
+        let words: Vec<&str> = built.iter().map(|word| word.to_str().unwrap()).collect();
+        let at = |wanted: &[&str]| words.windows(wanted.len()).position(|found| found == wanted);
+        let (data, home) = (data.path().to_str().unwrap(), home.to_str().unwrap());
+        let (script, above) = (script.to_str().unwrap(), above.to_str().unwrap());
+        let order = [
+            at(&["--ro-bind", "/", "/"]),
+            at(&["--tmpfs", "/tmp"]),
+            at(&["--ro-bind", script, script]),
+            at(&["--bind", above, above]),
+            at(&["--tmpfs", data]),
+            at(&["--bind", home, home]),
+        ];
+        assert!(order.iter().all(Option::is_some) && order.is_sorted(), "{order:?} in {words:?}");
+        assert_eq!(at(&["--ro-bind", "/tmp", "/tmp"]), None, "a private folder stays private: {words:?}");
+        assert!(!words.iter().any(|word| word.contains("absent")), "{words:?}");
+    }
+}
