@@ -285,7 +285,7 @@ fn memory(key: &str, value: &str, pinned: bool) -> Memory {
 #[test]
 fn every_request_shows_one_whole_workspace_with_every_pin_and_changes_of_at_most_a_quarter() {
     let mut seen = (0, 0, 0);
-    for seed in 0..60 {
+    for seed in 0..12 {
         let mut lived = Lived::new(seed);
         for event in 1..25 {
             lived.live(event);
@@ -293,5 +293,5 @@ fn every_request_shows_one_whole_workspace_with_every_pin_and_changes_of_at_most
         seen = (seen.0 + lived.seen.0, seen.1 + lived.seen.1, seen.2 + lived.seen.2);
     }
     let (pins, updates, anew) = seen;
-    assert!(pins > 1_000 && updates > 300 && anew > 100, "the lives have what is promised: {seen:?}");
+    assert!(pins > 200 && updates > 60 && anew > 20, "the lives have what is promised: {seen:?}");
 }
