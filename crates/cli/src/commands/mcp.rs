@@ -140,8 +140,8 @@ async fn add(global: &Global, screen: &Screen, args: McpAddArgs) -> Result<()> {
     let (connector, secrets) =
         (Arc::new(assemble::connector(&settings)?), Arc::new(ToolSecrets::of(&settings)));
     let host = assemble::mcp_host(&settings);
-    if let (true, Some(command)) = (pin, &config.command) {
-        let pinned = tools::mcp::pinned(&name, command, &host).await;
+    if pin {
+        let pinned = tools::mcp::pinned(&name, &config, &host).await;
         config.command = Some(
             pinned.map_err(|why| Failure::new(Exit::Failed, "not_pinned", why).hint("nothing was added"))?,
         );

@@ -65,7 +65,11 @@ fn asked(dir: &Path, file: &Path, args: &[&str]) -> Ran {
 #[test]
 fn a_server_that_is_added_is_used_at_once() {
     let settings = Settings::new("");
-    let (dir, script) = (settings.dir.path().to_owned(), settings.script("clock.sh", CLOCK));
+    let dir = settings.dir.path().to_owned();
+    // Not in the data directory, which no server sees.
+    let scripts = tempfile::tempdir().unwrap();
+    let script = scripts.path().join("clock.sh").to_str().unwrap().to_owned();
+    fs::write(&script, CLOCK).unwrap();
     let (server, file) = settings.start(&[]);
     let added =
         asked(&dir, &file, &["mcp", "add", "clock", "--yes", "--labels", "none", "--", "sh", &script]);

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
+use super::config::McpServerConfig;
 use super::host::McpHost;
 use crate::child::Ended;
 
@@ -125,8 +126,9 @@ impl Package {
     }
 }
 
-/// The command with the exact version of its package: the one that it would run now.
-pub async fn pinned(server: &str, command: &[String], host: &McpHost) -> Result<Vec<String>, String> {
+/// The command of a server with the exact version of its package: the one that it would run now.
+pub async fn pinned(server: &str, config: &McpServerConfig, host: &McpHost) -> Result<Vec<String>, String> {
+    let command = config.command.as_deref().unwrap_or_default();
     let package = Package::of(command)?;
     if package.is_exact() {
         return Ok(command.to_owned());
@@ -134,7 +136,10 @@ pub async fn pinned(server: &str, command: &[String], host: &McpHost) -> Result<
     let question = package.question(&command[0]);
     let asking = async {
         let home = host.home(server)?;
-        host.command(&question, &home, &[]).await?.printed(ANSWER_MAX_BYTES).await
+        let mut command = host.command(&question, &home, &[]).await?;
+        // Such as where a registry is; secrets are for the server.
+        command.envs(config.env.iter().filter(|(_, value)| !value.contains("{{")));
+        command.printed(ANSWER_MAX_BYTES).await
     };
     let spec = &package.spec;
     let output = timeout(ASK_WAIT, asking)
