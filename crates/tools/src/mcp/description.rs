@@ -107,7 +107,7 @@ pub(super) fn wire_name(server: &str, tool: &str) -> String {
     if name.len() <= WIRE_NAME_BYTES {
         return name;
     }
-    let hash = hash_of(tool, "", &Value::Null);
+    let hash = hash_of(&tool);
     format!("{}_{}", &name[..WIRE_NAME_BYTES - 1 - NAME_HASH_CHARS], &hash[..NAME_HASH_CHARS])
 }
 
