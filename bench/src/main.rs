@@ -10,6 +10,8 @@
 //! Each group has a module. `server` builds a server as `viv up` does; `watched` and `stub` record when
 //! requests pass them; `measure` and `machine` hold the clocks and measure the disk.
 
+#![allow(clippy::disallowed_methods, reason = "tests start programs as they need")]
+
 mod accepts;
 mod alarms;
 mod crowd;

@@ -2,6 +2,8 @@
 //! repeated. The last line of output counts everything. The exit code is a failure if a promise was broken or a
 //! failpoint was never reached. With a sabotage it fails too, because the sabotage must break a promise.
 
+#![allow(clippy::disallowed_methods, reason = "tests start programs as they need")]
+
 use std::process::ExitCode;
 
 use e2e::torture::{self, TortureSettings};

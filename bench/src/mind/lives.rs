@@ -13,7 +13,7 @@ use scenario::long_life::{
 };
 
 use super::life::ports;
-use crate::report::{Goal, Metric, table};
+use crate::report::{Floor, Goal, Metric, table};
 use crate::{Bench, server};
 
 /// Tokens of the models' window.
@@ -67,14 +67,20 @@ pub(crate) fn measure(_: &Bench) -> Result<Vec<Metric>> {
         Metric::new(
             ["mind.lives_cost", "mind.lives_cost_uncached"][at],
             (cost, "tokens"),
-            floor,
+            Floor::Named(floor),
             Goal::RatioAtMost(WORST),
             note,
         )
     };
     let (cost, floor, which) = worst;
     let note = format!("the life that costs most of what it costs with the other placement: {which}");
-    let worst = Metric::new("mind.lives_worst", (cost, "tokens"), floor, Goal::RatioAtMost(WORST), note);
+    let worst = Metric::new(
+        "mind.lives_worst",
+        (cost, "tokens"),
+        Floor::Named(floor),
+        Goal::RatioAtMost(WORST),
+        note,
+    );
     Ok(vec![all(0), all(1), worst])
 }
 

@@ -202,6 +202,19 @@ impl Approval {
         now >= self.detach_at || now < self.asked_at
     }
 
+    /// The same with its times counted from `now`, if it was asked while the clock was ahead.
+    pub fn rebased(&self, now: Timestamp) -> Option<Self> {
+        let ahead = self.asked_at.duration_since(now);
+        let earlier = |at: Timestamp| at.checked_sub(ahead).unwrap_or(at);
+        ahead.is_positive().then(|| Self {
+            asked_at: now,
+            detach_at: earlier(self.detach_at),
+            remind_at: earlier(self.remind_at),
+            expires_at: earlier(self.expires_at),
+            ..self.clone()
+        })
+    }
+
     /// When the store has something to do about it: remind people, or let it expire. `None` once it is over.
     pub fn next_at(&self) -> Option<Timestamp> {
         let next = if self.reminded { self.expires_at } else { self.remind_at.min(self.expires_at) };
@@ -221,8 +234,8 @@ impl Approval {
         let (by, _) = (self.by.as_ref()?, self.asked_arguments.as_ref()?);
         Some(format!(
             "[{} changed the arguments before approving this call; it was run with {}]",
-            quote::one_line(&by.name),
-            quote::escape_hidden(arguments)
+            quote::visible_line(&by.name),
+            quote::visible_arguments(arguments)
         ))
     }
 }
@@ -381,7 +394,7 @@ fn over(approval: &Approval, now: Timestamp) -> Result<(), AnswerRefused> {
 }
 
 fn refused(approval: &Approval, by: &AnsweredBy, reason: Option<&str>) -> String {
-    let who = quote::one_line(&by.name);
+    let who = quote::visible_line(&by.name);
     let why = reason.map(|reason| format!(" The reason: {}.", quote::quoted(reason))).unwrap_or_default();
     if approval.question {
         return format!("{who} gives no answer.{why} Do not ask the same again.");

@@ -14,7 +14,7 @@ use crate::event::{EventData, EventKind, NamedMessage, Principal, Trust, Waiting
 use crate::id::RootId;
 use crate::life::Requester;
 use crate::limits;
-use crate::quote::{self, beginning, bounded, quoted};
+use crate::quote::{self, beginning, bounded, quoted, quoted_name};
 
 /// Upper bound for the fixed text of a line: its number, ids and times.
 const FRAME_MAX_BYTES: usize = 112;
@@ -105,7 +105,7 @@ fn describe(waiting: &Waiting) -> String {
     let kind = waiting.event.kind.as_str();
     match (&waiting.event.data, &waiting.message) {
         (_, Some(message)) => {
-            format!("{kind} from {} in {}", quoted(&message.sender_name), message.space_handle)
+            format!("{kind} from {} in {}", quoted_name(&message.sender_name), message.space_handle)
         }
         (EventData::Service { name, .. }, _) => format!("{kind} {}", quoted(name)),
         (EventData::Plan { name, .. }, _) => format!("{kind} {}", quoted(name)),

@@ -106,6 +106,8 @@ pub const CALLS_PER_STEP: usize = 32;
 pub const REPLY_TEXT_MAX_BYTES: usize = 4 * 1024 * 1024;
 /// Calls of one reply; a reply with more is unusable.
 pub const REPLY_CALLS_MAX: usize = 1_024;
+/// White space in a row that is shown as it is to people who approve; more of it is written as escapes.
+pub const BLANK_SHOWN_MAX_CHARS: usize = 32;
 /// Tool name in a model's call; a longer name matches no tool, and only its beginning is stored.
 pub const CALLED_NAME_MAX_BYTES: usize = 128;
 /// Arguments of one call; longer ones are refused and not stored.
@@ -323,6 +325,8 @@ pub const TOOL_TIMEOUT_MS: u64 = 30_000;
 pub const DETACHED_PER_AGENT: usize = 32;
 /// Detached calls of one node; further asynchronous calls wait for their turn.
 pub const DETACHED_PER_NODE: usize = 1_024;
+/// Detached calls of one node that wait for workers and people; a sweep takes up further ones when there is room.
+pub const DETACHED_OUTSIDE_PER_NODE: usize = 16_384;
 /// How long a call may run on after its time-out before it is abandoned.
 pub const LATE_MS: u64 = 15 * 60 * 1000;
 /// Detached calls without a process that one sweep recovers.
@@ -548,8 +552,10 @@ pub const TOOL_TURN_MS: u64 = 10_000;
 pub const TOOLS_MAX: usize = 1_000;
 /// Agents whose left-out tools were written to the log; of more agents nothing is.
 pub const LEFT_OUT_REPORTS_MAX: usize = 10_000;
-/// Work of one template, in instructions.
+/// Work of one template, in instructions; 64 bytes that it builds on the way count as one.
 pub const TEMPLATE_FUEL: u64 = 200_000;
+/// Spaces by which JSON in a template is indented.
+pub const TEMPLATE_INDENT_MAX: usize = 16;
 /// What one template may write.
 pub const TEMPLATE_OUTPUT_MAX_BYTES: usize = 4 * 1024 * 1024;
 /// Shortest secret: a shorter one could not be found again in what a server says without finding harmless text.

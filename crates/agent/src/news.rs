@@ -87,6 +87,11 @@ pub fn with_link(body: &str, link: impl FnOnce(&CallId, &str, Timestamp) -> Stri
     Some(body.to_string())
 }
 
+/// The latest time at which what failed at `now` is tried again.
+pub fn latest_attempt(now: Timestamp) -> Timestamp {
+    now.checked_add(SignedDuration::from_millis(limits::TARGET_PAUSE_MAX_MS.cast_signed())).unwrap_or(now)
+}
+
 /// What becomes of a delivery of something that happened at `at`, after `attempts` failed attempts before this one.
 pub fn after_failure(failure: &SendFailure, at: Timestamp, attempts: u32, now: Timestamp) -> AfterFailure {
     let age = now.duration_since(at);
@@ -98,12 +103,20 @@ pub fn after_failure(failure: &SendFailure, at: Timestamp, attempts: u32, now: T
     }
     let pause =
         limits::TARGET_PAUSE_MS.saturating_mul(1 << attempts.min(30)).min(limits::TARGET_PAUSE_MAX_MS);
+    // What a target asks for can make its pause longer, and not shorter; for ever is not asked for.
+    let asked = match failure {
+        SendFailure::Busy { wait, .. } => u64::try_from(wait.as_millis()).unwrap_or(u64::MAX),
+        SendFailure::Gone | SendFailure::Failed(_) => 0,
+    };
+    let pause = pause.max(asked.min(limits::TARGET_RETRY_AFTER_MAX_MS));
     let pause = SignedDuration::from_millis(pause.cast_signed());
     AfterFailure::Retry(now.checked_add(pause).unwrap_or(now))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::approval::{AskKind, Patience};
     use crate::call::{CallState, Effect, Runner};
@@ -177,6 +190,16 @@ mod tests {
         };
         assert_eq!([0, 1, 2].map(pause), [1, 2, 4].map(|n| n * limits::TARGET_PAUSE_MS));
         assert_eq!([10, 40, u32::MAX].map(pause), [limits::TARGET_PAUSE_MAX_MS; 3]);
+        let busy = |seconds| {
+            let failure =
+                SendFailure::Busy { why: "it answered 429".into(), wait: Duration::from_secs(seconds) };
+            match after_failure(&failure, at, 0, at) {
+                AfterFailure::Retry(next) => next.as_millisecond() as u64,
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!([0, 300].map(busy), [limits::TARGET_PAUSE_MS, 300_000], "longer, and never shorter");
+        assert_eq!(busy(u64::MAX), limits::TARGET_RETRY_AFTER_MAX_MS);
         let late = Timestamp::from_millisecond(limits::TARGET_GIVE_UP_MS as i64).unwrap();
         assert_eq!(after_failure(&failed, at, 80, late), AfterFailure::Dead);
         assert_eq!(after_failure(&SendFailure::Gone, at, 0, at), AfterFailure::Off);

@@ -31,6 +31,13 @@ pub enum Schedule {
         /// When.
         at: Timestamp,
     },
+    /// Once, when so much time has passed since it was set.
+    After {
+        /// When.
+        at: Timestamp,
+        /// Milliseconds from when it was set.
+        after_ms: u64,
+    },
     /// Again and again, whatever the clocks on the wall do.
     Every {
         /// Milliseconds between two slots.
@@ -61,7 +68,7 @@ pub enum Schedule {
 impl fmt::Display for Schedule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::At { at } => write!(f, "once at {at}"),
+            Self::At { at } | Self::After { at, .. } => write!(f, "once at {at}"),
             Self::Every { every_ms, from } => write!(f, "every {} from {from}", span_text(*every_ms)),
             Self::Cron { expression, zone } => write!(f, "cron `{expression}` in {zone}"),
             Self::Hours { every_ms, from, to, zone } => {
@@ -461,6 +468,26 @@ pub fn fire(plan: &Plan, cause: &Cause, now: Timestamp) -> Option<Fired> {
     Some(fired(Some(event), late, next))
 }
 
+/// The plan with a next slot that is no further ahead than its own length, if it is now: it was set, or has fired, while the
+/// clock was ahead. Plans that name a time or a day mean the clock on the wall, and stay.
+pub fn bounded(plan: &Plan, now: Timestamp) -> Option<Plan> {
+    let next = plan.next_at?;
+    let ahead = |ms: u64| now.checked_add(SignedDuration::from_millis(i64::try_from(ms).ok()?)).ok();
+    match plan.schedule {
+        Schedule::After { after_ms, .. } => {
+            let at = ahead(after_ms).filter(|at| *at < next)?;
+            let schedule = Schedule::After { at, after_ms };
+            Some(Plan { schedule, next_at: Some(at), ..plan.clone() })
+        }
+        // A later start is meant.
+        Schedule::Every { every_ms, from } if from <= now && ahead(every_ms)? < next => {
+            let next_at = next_after(&plan.schedule, now).ok();
+            Some(Plan { next_at, ..plan.clone() })
+        }
+        _ => None,
+    }
+}
+
 /// Whether a slot is the stored one by newer rules of its zone.
 fn is_shifted(stored: Timestamp, slot: Timestamp) -> bool {
     let later = SignedDuration::from_millis(limits::PLAN_SHIFT_MAX_MS.cast_signed());
@@ -517,6 +544,36 @@ mod tests {
         let schedule = Schedule::Cron { expression: "0 * * * *".into(), zone: "UTC".into() };
         let next_at = Some(at("2026-03-01T10:00:00Z"));
         Plan { next_at, ..Plan::new(PlanId(Uuid::from_u128(1)), "health", "check", schedule) }
+    }
+
+    #[test]
+    fn no_plan_with_a_length_waits_longer_than_that_once_the_clock_is_right_again() {
+        let (now, hour) = (at("2026-03-01T10:00:00Z"), 3_600_000);
+        let plan = |schedule, next: &str| Plan {
+            next_at: Some(at(next)),
+            ..Plan::new(PlanId(Uuid::from_u128(1)), "n", "i", schedule)
+        };
+        let after = |next: &str| plan(Schedule::After { at: at(next), after_ms: hour }, next);
+        let every = |from: &str, next: &str| plan(Schedule::Every { every_ms: hour, from: at(from) }, next);
+        for (plan, expected) in [
+            (after("2026-03-03T11:00:00Z"), Some("2026-03-01T11:00:00Z")),
+            (after("2026-03-01T11:00:00Z"), None),
+            (after("2026-03-01T10:30:00Z"), None),
+            // It fired while the clock was ahead.
+            (every("2026-03-01T09:15:00Z", "2026-03-03T10:15:00Z"), Some("2026-03-01T10:15:00Z")),
+            (every("2026-03-01T09:15:00Z", "2026-03-01T10:15:00Z"), None),
+            // It begins later.
+            (every("2026-03-03T10:00:00Z", "2026-03-03T11:00:00Z"), None),
+            (plan(Schedule::At { at: at("2026-03-03T11:00:00Z") }, "2026-03-03T11:00:00Z"), None),
+            (Plan { next_at: Some(at("2026-03-03T11:00:00Z")), ..hourly() }, None),
+        ] {
+            let bounded = bounded(&plan, now);
+            assert_eq!(bounded.as_ref().and_then(|plan| plan.next_at), expected.map(at), "{plan:?}");
+            // It fires at that time, and then as it would.
+            if let Some(plan) = bounded {
+                assert!(fire(&plan, &Cause::default(), plan.next_at.unwrap()).unwrap().event.is_some());
+            }
+        }
     }
 
     #[test]

@@ -1,7 +1,10 @@
 //! How text of others is shown to a model: as data that cannot leave its quotation marks, end its line or contain
 //! invisible characters. Names, texts, payloads and outcomes all pass through here.
 
-use serde_json::Value;
+use icu_properties::props::{DefaultIgnorableCodePoint, GeneralCategory, PrependedConcatenationMark};
+use icu_properties::{CodePointMapData, CodePointSetData};
+use serde::de::IgnoredAny;
+use serde_json::{Map, Value};
 
 use crate::limits;
 
@@ -21,7 +24,7 @@ pub fn quoted(text: &str) -> String {
 pub(crate) fn size(text: &str) -> usize {
     let written = |c: char| match c {
         '"' | '\\' | '\n' | '\r' | '\t' => 2,
-        c if is_hidden(c) => 6 * c.len_utf16(),
+        c if is_escaped(c) => 6 * c.len_utf16(),
         c => c.len_utf8(),
     };
     2 + text.chars().map(written).sum::<usize>()
@@ -67,35 +70,101 @@ fn escaped(c: char, out: &mut String) {
         '\n' => out.push_str("\\n"),
         '\r' => out.push_str("\\r"),
         '\t' => out.push_str("\\t"),
-        c if is_hidden(c) => {
-            let mut units = [0; 2];
-            for unit in c.encode_utf16(&mut units) {
-                out.push_str(&format!("\\u{unit:04x}"));
-            }
-        }
+        c if is_escaped(c) => push_units(c, out),
         c => out.push(c),
     }
 }
 
-/// Whether the character is a control character (C0, DEL, C1, including U+0085), a line or paragraph separator, a mark
-/// that changes the direction of writing, or has no width or shape. Joiners do not count: emoji and several scripts
-/// need them.
+/// Writes a character as JSON writes one that it escapes.
+pub fn push_units(c: char, out: &mut String) {
+    let mut units = [0; 2];
+    for unit in c.encode_utf16(&mut units) {
+        out.push_str(&format!("\\u{unit:04x}"));
+    }
+}
+
+/// The text as people and models can see all of it: everything [`is_hidden`] as escapes, also what emoji and scripts need,
+/// and white space that could push the rest out of sight. It may have several lines. For what people approve, for
+/// descriptions that models read, and for names.
+pub fn visible(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(c) = rest.chars().next() {
+        let end = rest.find(|c: char| !c.is_whitespace()).unwrap_or(rest.len());
+        let (run, after) = rest.split_at(end.max(c.len_utf8()));
+        let is_padding = run.chars().nth(limits::BLANK_SHOWN_MAX_CHARS).is_some();
+        for c in run.chars() {
+            match c {
+                '\n' if is_padding => out.push_str("\\n"),
+                '\t' if is_padding => out.push_str("\\t"),
+                '\r' => out.push_str("\\r"),
+                '\n' | '\t' => out.push(c),
+                c if is_padding || is_hidden(c) => push_units(c, &mut out),
+                c => out.push(c),
+            }
+        }
+        rest = after;
+    }
+    out
+}
+
+/// The same on one line.
+pub fn visible_line(text: &str) -> String {
+    visible(text).replace('\n', "\\n").replace('\t', "\\t")
+}
+
+/// The value with all its texts as [`visible`] writes them, names of fields included.
+pub fn visible_json(value: &Value) -> Value {
+    match value {
+        Value::String(text) => Value::String(visible(text)),
+        Value::Array(items) => items.iter().map(visible_json).collect(),
+        Value::Object(map) => {
+            let field = |(name, value): (&String, &Value)| (visible(name), visible_json(value));
+            Value::Object(map.iter().map(field).collect::<Map<_, _>>())
+        }
+        other => other.clone(),
+    }
+}
+
+/// Arguments of a call as people approve them: without white space between them, which says nothing and can fill a page,
+/// and with everything else as it is.
+pub fn visible_arguments(json: &str) -> String {
+    if serde_json::from_str::<IgnoredAny>(json).is_err() {
+        return visible(json);
+    }
+    let mut out = String::with_capacity(json.len());
+    let (mut in_text, mut after_backslash) = (false, false);
+    for c in json.chars() {
+        if in_text || !c.is_ascii_whitespace() {
+            out.push(c);
+        }
+        in_text ^= c == '"' && !after_backslash;
+        after_backslash = in_text && c == '\\' && !after_backslash;
+    }
+    visible(&out)
+}
+
+/// Whether nothing of the character is seen where it stands, by Unicode's properties and not by a list of ours: controls,
+/// marks of format and direction, ends of lines and paragraphs, and all that programs leave out if they do not know it
+/// (`Default_Ignorable_Code_Point`: fillers, joiners, selectors of variants, tags, also those to come).
 pub fn is_hidden(c: char) -> bool {
-    c.is_control()
-        || matches!(
-            c,
-            '\u{ad}'
-                | '\u{61c}'
-                | '\u{180e}'
-                | '\u{200b}'
-                | '\u{200e}'
-                | '\u{200f}'
-                | '\u{2028}'..='\u{202e}'
-                | '\u{2060}'..='\u{206f}'
-                | '\u{feff}'
-                | '\u{fff9}'..='\u{fffb}'
-                | '\u{e0000}'..='\u{e007f}'
-        )
+    if c.is_ascii() {
+        return c.is_ascii_control();
+    }
+    match CodePointMapData::<GeneralCategory>::new().get(c) {
+        GeneralCategory::Control | GeneralCategory::LineSeparator | GeneralCategory::ParagraphSeparator => {
+            true
+        }
+        // Some signs of Arabic and other scripts are marks of format with a shape.
+        GeneralCategory::Format => !CodePointSetData::new::<PrependedConcatenationMark>().contains(c),
+        _ => CodePointSetData::new::<DefaultIgnorableCodePoint>().contains(c),
+    }
+}
+
+/// Whether the character is escaped where others' text is quoted: all that is hidden, but for the joiners and the choice
+/// between sign and emoji, which emoji and several scripts need.
+pub fn is_escaped(c: char) -> bool {
+    is_hidden(c) && !matches!(c, '\u{200c}' | '\u{200d}' | '\u{fe0e}' | '\u{fe0f}')
 }
 
 /// The text as a JSON string literal. If that is too long: its beginning and end as two literals, and the id of the
@@ -149,10 +218,21 @@ pub(crate) fn payload(value: &Value, event: &str) -> String {
 
 /// A display name: without quotation marks if it consists of plain words, else as a JSON string.
 pub(crate) fn name(name: &str) -> String {
-    let plain = |c: char| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_' | '.' | '\'');
+    let plain = |c: char| c.is_alphanumeric() && !is_hidden(c) || matches!(c, ' ' | '-' | '_' | '.' | '\'');
     let ends = |end: Option<char>| end.is_some_and(char::is_alphanumeric);
     let is_plain = ends(name.chars().next()) && ends(name.chars().next_back()) && name.chars().all(plain);
-    if is_plain { name.to_owned() } else { quoted(name) }
+    if is_plain { name.to_owned() } else { quoted_name(name) }
+}
+
+/// A name as a JSON string, with everything that is not seen as escapes.
+pub(crate) fn quoted_name(name: &str) -> String {
+    let mut out = String::with_capacity(name.len() + 2);
+    out.push('"');
+    for c in name.chars() {
+        if is_hidden(c) && !c.is_ascii() { push_units(c, &mut out) } else { escaped(c, &mut out) }
+    }
+    out.push('"');
+    out
 }
 
 /// The beginning of a text, with `…` if it is shortened.
@@ -182,6 +262,86 @@ mod tests {
         }
         assert_eq!(quoted("a\u{2028}b\u{85}\u{202e}"), r#""a\u2028b\u0085\u202e""#);
         assert_eq!(quoted("👩\u{200d}🚀 é 王"), "\"👩\u{200d}🚀 é 王\"", "emoji and letters are not escaped");
+    }
+
+    #[test]
+    fn every_character_of_unicode_is_seen_or_escaped() {
+        use icu_properties::props::{BidiControl, JoinControl, VariationSelector, WhiteSpace};
+        let has = |set: icu_properties::CodePointSetDataBorrowed<'_>, c| set.contains(c);
+        let mut hidden = 0;
+        for c in '\0'..=char::MAX {
+            let must_hide = c.is_control()
+                || has(CodePointSetData::new::<DefaultIgnorableCodePoint>(), c)
+                || has(CodePointSetData::new::<BidiControl>(), c)
+                || has(CodePointSetData::new::<JoinControl>(), c)
+                || has(CodePointSetData::new::<VariationSelector>(), c);
+            let is_seen = c.is_alphanumeric() && !must_hide
+                || has(CodePointSetData::new::<WhiteSpace>(), c)
+                    && !must_hide
+                    && !matches!(c, '\u{2028}' | '\u{2029}');
+            assert!(!must_hide || is_hidden(c), "{c:?} is invisible");
+            assert!(!is_seen || !is_hidden(c), "{c:?} is seen");
+            hidden += u32::from(is_hidden(c));
+            // Whoever shows what people approve, shows it so.
+            let name = quoted_name(&c.to_string());
+            let in_braces = visible_json(&serde_json::json!({c.to_string(): [c.to_string()]}));
+            if must_hide && !matches!(c, '\n' | '\t') {
+                for shown in
+                    [visible(&c.to_string()), visible_line(&c.to_string()), name, in_braces.to_string()]
+                {
+                    assert!(!shown.contains(c), "{c:?}: {shown}");
+                }
+            }
+        }
+        assert!((4_200..5_000).contains(&hidden), "{hidden}");
+        for c in [
+            '\u{34f}',
+            '\u{115f}',
+            '\u{1160}',
+            '\u{17b4}',
+            '\u{180b}',
+            '\u{180f}',
+            '\u{2065}',
+            '\u{3164}',
+            '\u{fe00}',
+            '\u{fe0f}',
+            '\u{ffa0}',
+            '\u{fff0}',
+            '\u{fffb}',
+            '\u{13430}',
+            '\u{1bca0}',
+            '\u{1d173}',
+            '\u{e0001}',
+            '\u{e0100}',
+            '\u{e01ef}',
+            '\u{e0fff}',
+        ] {
+            assert!(is_hidden(c), "{c:?}");
+        }
+        assert!(!is_hidden('\u{600}'), "a sign of Arabic has a shape");
+    }
+
+    #[test]
+    fn what_people_approve_is_shown_whole_and_cannot_be_pushed_out_of_sight() {
+        assert_eq!(visible("a\u{200d}\u{fe0f}\r\n\tb"), "a\\u200d\\ufe0f\\r\n\tb");
+        assert_eq!(visible_line("a\n\tb"), "a\\n\\tb");
+        let padded = format!("{{\"a\":{}1,\"b\": \"{} \\\" x\"}}", "\n".repeat(9_000), " ".repeat(500));
+        let shown = visible_arguments(&padded);
+        assert!(!shown.contains('\n') && !shown.contains("   "), "{shown}");
+        assert_eq!(
+            serde_json::from_str::<Value>(&shown).unwrap(),
+            serde_json::from_str::<Value>(&padded).unwrap()
+        );
+        for exact in [r#"{"n":12345678901234567890123,"z":-0.0,"t":"a  b \\"}"#, "[]", r#"{"a":{"b":[1,2]}}"#]
+        {
+            assert_eq!(visible_arguments(exact), exact);
+        }
+        assert_eq!(visible_arguments("{ \"a\" : [ 1 ,\t2 ] }"), r#"{"a":[1,2]}"#);
+        assert_eq!(visible(&"\n".repeat(9_000)).lines().count(), 1);
+        assert_eq!(
+            visible_json(&serde_json::json!({"a\u{3164}": "b\u{e0041}"})).to_string(),
+            r#"{"a\\u3164":"b\\udb40\\udc41"}"#
+        );
     }
 
     #[test]
@@ -228,6 +388,8 @@ mod tests {
             ("Boss (@boss, human)", "\"Boss (@boss, human)\""),
             ("a, just now: \"x\"", r#""a, just now: \"x\"""#),
             ("a\u{202e}b", r#""a\u202eb""#),
+            ("👩\u{200d}🚀", r#""👩\u200d🚀""#),
+            ("a\u{3164}", r#""a\u3164""#),
         ] {
             assert_eq!(name(given), shown);
         }

@@ -7,6 +7,7 @@ use agent::limits;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use serde_json::value::RawValue;
 use utoipa::{IntoParams, ToSchema};
 
 use super::names;
@@ -131,7 +132,7 @@ impl ApprovalJson {
 }
 
 /// An answer to a call: `verdict`, or `answer` to a question of another kind than `approval`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = CallAnswer)]
 pub struct CallAnswerJson {
@@ -148,7 +149,7 @@ pub struct CallAnswerJson {
     /// With `approve`: other arguments than the agent's. They must fit the tool's schema; the agent reads them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
-    pub arguments: Option<Value>,
+    pub arguments: Option<Box<RawValue>>,
     /// With `approve`: until then, calls of this tool by this agent need no approval, except while the agent has read
     /// strangers' text. At most a year ahead.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -65,7 +65,7 @@ names! {
     /// What verifies the deliveries of a hook.
     HookKind = of!(agent::port::HookKind: Standard Github Stripe Slack SharedSecret Key);
     /// What became of a delivery.
-    HookOutcome = of!(agent::port::HookOutcome: Accepted Duplicate Answered Refused Unverified);
+    HookOutcome = of!(agent::port::HookOutcome: Accepted Duplicate Answered Refused Unverified Ignored);
     /// What a target can be told.
     NewsKind = of!(agent::port::NewsKind: Message CycleEnded Alert ApprovalWanted);
     /// Who has set a plan.

@@ -19,7 +19,7 @@ pub struct PlanJson {
     pub name: String,
     /// What the agent does when it fires.
     pub instruction: String,
-    /// When it fires: `kind` is `at` (with `at`), `every` (with `every_ms` and `from`), `cron` (with `expression` and
+    /// When it fires: `kind` is `at` (with `at`), `after` (with `at` and `after_ms`), `every` (with `every_ms` and `from`), `cron` (with `expression` and
     /// `zone`), or `hours` of a heartbeat (with `every_ms`, `from`, `to` and `zone`).
     #[schema(value_type = Object)]
     pub schedule: Schedule,

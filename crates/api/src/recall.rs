@@ -66,7 +66,7 @@ pub struct ExcerptJson {
     pub key: Option<String>,
     /// Handle of the message's space, or of the one that the cycle was about; `null` if there is none, or several.
     pub space: Option<String>,
-    /// The message's trust, or the lowest of the events of the cycle; `null` if it processed none.
+    /// The trust of the message, the entry or the memory.
     #[schema(value_type = Option<names::Trust>)]
     pub trust: Option<Trust>,
     /// The part with the words.

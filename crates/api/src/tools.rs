@@ -32,7 +32,7 @@ pub struct ToolJson {
     pub timeout_ms: u64,
     /// What it does with what an agent knows: `private`, `exfiltrates`, `outside`.
     pub labels: Vec<String>,
-    /// Hash of what a model reads of it; a prebuilt tool has a version number.
+    /// Hash of its whole declaration, which approvals and rules are for; a prebuilt tool has a version number.
     pub version: String,
     /// Calls and waiting workers of a tool that workers run; left out for any other.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -46,6 +46,9 @@ pub struct ToolJson {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     pub declaration: Option<Value>,
+    /// Secrets that it names and that cannot be used, each with the reason; only of a tool that is asked for by itself.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub missing_secrets: BTreeMap<String, String>,
 }
 
 impl ToolJson {
@@ -65,6 +68,7 @@ impl ToolJson {
             prebuilt: true,
             file: None,
             declaration: None,
+            missing_secrets: BTreeMap::new(),
         }
     }
 }

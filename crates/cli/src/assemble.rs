@@ -1,6 +1,7 @@
 //! Assembles the server: the only module that knows two adapters at once.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use agent::limits;
@@ -24,7 +25,7 @@ use tools::mcp::{McpHost, McpServer, McpServerConfig};
 use crate::errors::{Exit, Failure, Result};
 use crate::link_key;
 use crate::model::connect_as_set;
-use crate::settings::Settings;
+use crate::settings::{self, Settings};
 use crate::tool_secrets::ToolSecrets;
 
 /// The folder of the homes of MCP servers, in the data directory.
@@ -45,13 +46,10 @@ pub(crate) fn kit(settings: &Settings, listen: Option<SocketAddr>) -> Result<Arc
         None => connector(settings)?,
     };
     let (connector, secrets) = (Arc::new(connector), Arc::new(ToolSecrets::of(settings)));
-    let host = mcp_host(settings);
-    let servers = settings.mcp.iter().map(|(name, config)| {
-        let server = mcp_server(name, config.clone(), &connector, &secrets, &host)?;
-        Ok(Arc::new(server))
-    });
-    let kit =
-        tools::prebuilt().declaring(connector.clone(), secrets.clone(), servers.collect::<Result<_>>()?);
+    let file = settings.file.clone().unwrap_or_else(|| PathBuf::from(settings::FILE));
+    let servers = move || settings::mcp_servers(&file).map_err(|failure| failure.message);
+    let kit = tools::prebuilt().serving(connector, secrets, mcp_host(settings), Arc::new(servers));
+    let kit = kit.map_err(Failure::usage)?;
     Ok(Arc::new(kit))
 }
 

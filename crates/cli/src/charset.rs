@@ -3,13 +3,13 @@
 
 use std::borrow::Cow;
 
+use agent::quote::{is_escaped, push_units};
 use serde_json::Value;
 
-/// Whether a character changes what a terminal shows elsewhere: C1 controls, direction overrides, invisible
-/// line joins.
+/// Whether a character changes what a terminal shows elsewhere, or is not seen itself: C1 controls, direction overrides,
+/// fillers. What emoji and several scripts need is neither.
 pub(crate) fn is_terminal_control(c: char) -> bool {
-    matches!(c, '\u{80}'..='\u{9f}' | '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}'
-        | '\u{2066}'..='\u{2069}' | '\u{feff}')
+    !c.is_ascii() && is_escaped(c)
 }
 
 /// Writes a character in ASCII: what it sounds or looks like, else a question mark.
@@ -37,7 +37,7 @@ pub(crate) fn terminal_safe_json(value: &Value) -> String {
     let mut out = String::with_capacity(text.len() + 16);
     for c in text.chars() {
         if is_terminal_control(c) || c == '\u{7f}' {
-            out.push_str(&format!("\\u{:04x}", u32::from(c)));
+            push_units(c, &mut out);
         } else {
             out.push(c);
         }
@@ -63,7 +63,7 @@ mod tests {
 
     #[test]
     fn escaped_json_cannot_control_the_terminal_and_parses_to_the_same_value() {
-        let value = serde_json::json!({"text": "\u{9b}31m\u{7f}\x1b"});
+        let value = serde_json::json!({"text": "\u{9b}31m\u{7f}\x1b\u{e0041}\u{3164}"});
         let line = terminal_safe_json(&value);
         assert!(line.is_ascii() && !line.contains('\u{7f}') && !line.contains('\x1b'));
         assert_eq!(serde_json::from_str::<Value>(&line).unwrap(), value);

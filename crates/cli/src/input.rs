@@ -62,13 +62,18 @@ pub(crate) fn no_list_options(options: &str, given: bool) -> Result<()> {
     }
 }
 
+/// Whether there is somebody to ask.
+pub(crate) fn can_ask(screen: &Screen) -> bool {
+    !screen.json && std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
+}
+
 /// Asks on a terminal whether to do something that cannot be undone; elsewhere `--yes` is needed. `what` is a sentence
 /// without its end, `instead` what to do otherwise, if there is something.
 pub(crate) fn confirm(screen: &Screen, what: &str, yes: bool, instead: Option<&str>) -> Result<()> {
     if yes {
         return Ok(());
     }
-    if screen.json || !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
+    if !can_ask(screen) {
         let instead = instead.map(|instead| format!(", or {instead}")).unwrap_or_default();
         return Err(Failure::usage(what).hint(format!("confirm with --yes{instead}; nothing was changed")));
     }

@@ -9,6 +9,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::OnceLock;
 
+use agent::quote::visible;
 use jiff::Timestamp;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Serialize;
@@ -274,6 +275,16 @@ impl Screen {
 static UNWRITTEN: OnceLock<std::io::Error> = OnceLock::new();
 
 /// Prints one line to standard output. An error makes the command fail at its end.
+/// A value as lines of JSON in which people see everything: nothing of it is invisible.
+pub(crate) fn json_lines(value: &Value) -> impl Iterator<Item = String> {
+    let text = serde_json::to_string_pretty(value).unwrap_or_default();
+    let line = |line: &str| {
+        let (indent, rest) = line.split_at(line.len() - line.trim_start_matches(' ').len());
+        format!("{indent}{}", visible(rest))
+    };
+    text.lines().map(line).collect::<Vec<_>>().into_iter()
+}
+
 fn print(text: &str) {
     if let Err(error) = writeln!(std::io::stdout().lock(), "{text}") {
         let _ = UNWRITTEN.set(error);

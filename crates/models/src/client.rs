@@ -11,7 +11,7 @@ use std::time::Duration;
 use agent::port::{BoxStream, Memo, Model, ModelError, ModelInfo, ModelRequest, Piece, TimeoutKind};
 use agent::prompt::Prompt;
 use bytes::Bytes;
-use futures_util::{FutureExt as _, stream};
+use futures_util::{FutureExt as _, future, stream};
 use net::proxy::{self, ChosenProxy};
 use net::{causes, display_url};
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
@@ -128,7 +128,11 @@ impl Model for VendorModel {
             refused: kept.drop_block(),
         };
         let start = Phase::Send(Box::new(call), encoded.body, encoded.opening);
-        Box::pin(stream::unfold(start, |phase| advance(phase).boxed()))
+        // What has arrived already is handed on without a future of its own: a chunk has many pieces.
+        Box::pin(stream::unfold(start, |mut phase| match phase.arrived() {
+            Some(piece) => future::ready(Some((Ok(piece), phase))).left_future(),
+            None => advance(phase).boxed().right_future(),
+        }))
     }
 }
 
@@ -195,13 +199,23 @@ enum Phase {
     Done,
 }
 
+impl Phase {
+    fn arrived(&mut self) -> Option<Piece> {
+        match self {
+            Self::Receive(receiving) => receiving.ready.pop_front(),
+            Self::Send(..) | Self::Done => None,
+        }
+    }
+}
+
 type Step = Option<(Result<Piece, ModelError>, Phase)>;
 
 async fn advance(mut phase: Phase) -> Step {
     loop {
         phase = match phase {
             Phase::Done => return None,
-            Phase::Send(call, body, opening) => match call.send(body, opening).await {
+            // Boxed: it is much larger than what receives the rest of the answer.
+            Phase::Send(call, body, opening) => match Box::pin(call.send(body, opening)).await {
                 Ok(next) => next,
                 Err(error) => return Some((Err(error), Phase::Done)),
             },

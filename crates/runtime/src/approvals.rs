@@ -99,7 +99,7 @@ fn check(
             }
             if let Some(arguments) = arguments {
                 let most = limits::APPROVAL_ARGUMENTS_MAX_BYTES;
-                if quote::escape_hidden(arguments).len() > most {
+                if quote::visible_arguments(arguments).len() > most {
                     return Err(AnswerError::Unfit(format!("wanted arguments of at most {most} bytes")));
                 }
                 tool.check(arguments).map_err(AnswerError::Unfit)?;

@@ -282,9 +282,9 @@ mod tests {
         calibration.observe("m", 1_000, Some(0));
         calibration.observe("other", 1_000, Some(u64::MAX));
         assert_eq!(window(&calibration), 100_000);
-        (0..100).for_each(|_| drop(calibration.observe("m", 1_000, Some(u64::MAX))));
+        (0..100).for_each(|_| _ = calibration.observe("m", 1_000, Some(u64::MAX)));
         assert_eq!(window(&calibration), 25_000);
-        (0..1_000).for_each(|_| drop(calibration.observe("m", u64::MAX, Some(1))));
+        (0..1_000).for_each(|_| _ = calibration.observe("m", u64::MAX, Some(1)));
         assert_eq!(window(&calibration), 142_857);
     }
 }

@@ -50,6 +50,13 @@ pub async fn use_tools(ports: &Ports) -> Result<(), StoreError> {
     use_stored(ports).await
 }
 
+/// Reads the MCP servers in the settings again, and uses their approved tools.
+pub async fn reload_servers(ports: &Ports) -> Result<(), ApproveError> {
+    let _one_at_a_time = ports.declaring.lock().await;
+    ports.toolbox.reload_servers().map_err(ApproveError::Server)?;
+    use_stored(ports).await.map_err(|error| ApproveError::Declare(error.into()))
+}
+
 /// Keeps what an MCP server offers in place of what it offered before, if it still is what an operator was shown: the hash
 /// of each tool, by name.
 pub async fn approve_tools(

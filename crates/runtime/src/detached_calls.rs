@@ -26,8 +26,10 @@ pub(crate) struct DetachedCalls {
     ports: Ports,
     node: Node,
     running: Mutex<HashMap<CallId, RunningDetached>>,
-    /// Limits how many run at once.
+    /// Limits how many run here at once.
     slots: Arc<Semaphore>,
+    /// Limits how many wait here for workers and people at once.
+    outside: Arc<Semaphore>,
     /// Notified whenever a call ends.
     ended: Notify,
 }
@@ -43,26 +45,35 @@ impl DetachedCalls {
     /// No calls yet.
     pub(crate) fn new(ports: Ports, node: Node) -> Arc<Self> {
         let slots = Arc::new(Semaphore::new(limits::DETACHED_PER_NODE));
-        Arc::new(Self { ports, node, running: Mutex::default(), slots, ended: Notify::new() })
+        let outside = Arc::new(Semaphore::new(limits::DETACHED_OUTSIDE_PER_NODE));
+        Arc::new(Self { ports, node, running: Mutex::default(), slots, outside, ended: Notify::new() })
     }
 
-    /// Room for the call, if there is: a slot, or none for a call that a worker runs.
-    pub(crate) fn room(&self, row: &CallRow) -> Option<Option<OwnedSemaphorePermit>> {
-        match row.runner {
-            Runner::Node => Arc::clone(&self.slots).try_acquire_owned().ok().map(Some),
-            Runner::Worker | Runner::Person => Some(None),
-        }
+    /// Room for the call, if there is.
+    pub(crate) fn room(&self, row: &CallRow) -> Option<OwnedSemaphorePermit> {
+        let slots = match row.runner {
+            Runner::Node => &self.slots,
+            Runner::Worker | Runner::Person => &self.outside,
+        };
+        Arc::clone(slots).try_acquire_owned().ok()
     }
 
-    /// Begins a call as soon as a slot is free; one that a worker runs needs none. One that runs already (its cycle was
-    /// resumed) is left alone.
+    /// Begins a call as soon as a slot is free. One that others run, and for which there is no room, is begun by a later sweep.
+    /// One that runs already (its cycle was resumed) is left alone.
     pub(crate) fn start(self: &Arc<Self>, context: &CallContext, row: CallRow, step: tracing::Span) {
         let (slots, call_context, call) = (Arc::clone(&self.slots), context.clone(), row.clone());
         let limit = context.detached_timeout(&row);
+        let room = match row.runner {
+            Runner::Node => None,
+            Runner::Worker | Runner::Person => {
+                let Some(room) = self.room(&row) else { return };
+                Some(room)
+            }
+        };
         self.run(context.clone(), row, async move {
-            let slot = match call.runner {
-                Runner::Node => Some(slots.acquire_owned().await),
-                Runner::Worker | Runner::Person => None,
+            let slot = match room {
+                Some(room) => Some(room),
+                None => slots.acquire_owned().await.ok(),
             };
             let ended = bounded(OutwardCall::begin(&call_context, call, &step), limit).await;
             drop(slot);
@@ -71,7 +82,7 @@ impl DetachedCalls {
     }
 
     /// Lets a call run on that exceeded its time-out.
-    pub(crate) fn adopt(self: &Arc<Self>, work: OutwardCall, slot: Option<OwnedSemaphorePermit>) {
+    pub(crate) fn adopt(self: &Arc<Self>, work: OutwardCall, slot: OwnedSemaphorePermit) {
         let (context, row) = (work.context.clone(), work.row.clone());
         context.publish_done(&row, OutcomeStatus::Pending, "", work.span());
         self.run(context, row, async move {

@@ -37,7 +37,7 @@ mod unstored;
 mod warm;
 pub mod workers;
 
-pub use declared::{ApproveError, DeclareError, approve_tools, change_tools, use_tools};
+pub use declared::{ApproveError, DeclareError, approve_tools, change_tools, reload_servers, use_tools};
 
 use std::sync::Arc;
 

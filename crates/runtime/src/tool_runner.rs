@@ -67,7 +67,7 @@ impl CallContext {
         }
     }
 
-    /// The context of a call whose cycle has ended: no active space and no facts, only its root and hop.
+    /// The context of a call whose cycle has ended: no active space and no facts, only its root and hop. Its spaces are looked up.
     pub(crate) fn resumed(detached: &DetachedCall, ports: &Ports, node: &Node) -> Self {
         Self {
             agent: detached.agent,
@@ -77,7 +77,7 @@ impl CallContext {
             hop: detached.hop,
             trust: Trust::Outside,
             barrier: false,
-            facts: Arc::default(),
+            facts: Arc::new(Facts { more_spaces: 1, ..Facts::default() }),
             tools: Toolset::of(&*ports.toolbox, Some(std::slice::from_ref(&detached.row.tool))),
             ports: ports.clone(),
             node: node.clone(),

@@ -191,6 +191,7 @@ impl World {
         let event = match hooks.read(&found.declaration, delivery).await.map_err(|why| refused(&why))? {
             HookReading::Event(event) => event,
             HookReading::Question(_) => return Err(refused(&"it only asks whether the hook is there")),
+            HookReading::Nothing { .. } => return Err(refused(&"the hook's template makes nothing of it")),
             HookReading::Refused { why, .. } => return Err(refused(&why)),
         };
         let new = NewHookDelivery::of(found, event, EventId(ids.uuid().to_string()), None, now);

@@ -89,7 +89,7 @@ fn facts(agent: &str, row: &CallRow, asked: &Approval) -> String {
     } else {
         let shown = asked.asked_arguments.as_ref().unwrap_or(&row.arguments);
         facts += &fact("Tool", &format!("{} (version {})", row.tool, row.tool_version));
-        facts += &exact("Arguments", shown);
+        facts += &exact("Arguments", &quote::visible_arguments(shown));
         facts += &exact("Why you are asked", &asked.why);
     }
     facts + "</dl>"
@@ -161,7 +161,7 @@ fn page(title: &str, body: &str) -> String {
 
 /// A text as part of a page: what is invisible in it as escapes, as a card shows it.
 fn html(text: &str) -> String {
-    escaped(quote::escape_hidden(text))
+    escaped(quote::visible(text))
 }
 
 /// A text of which no character is markup.

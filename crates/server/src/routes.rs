@@ -25,9 +25,9 @@ pub(crate) type Documented = UtoipaMethodRouter<Arc<AppState>>;
 pub(crate) struct Routes {
     app: Arc<AppState>,
     router: OpenApiRouter<Arc<AppState>>,
-    probes: Vec<String>,
     /// Whether the document is wanted; it is larger than the router by far.
     documented: bool,
+    probes: Vec<String>,
 }
 
 /// A handler that changes something: its answer is [`Done`], so that a repeat of its request is none.
@@ -97,7 +97,7 @@ impl Routes {
     /// An empty table, for the router.
     pub(crate) fn new(app: Arc<AppState>) -> Self {
         let router = OpenApiRouter::with_openapi(OpenApi::default());
-        Self { app, router, probes: Vec::new(), documented: false }
+        Self { app, router, documented: false, probes: Vec::new() }
     }
 
     /// An empty table, for the document.

@@ -54,7 +54,7 @@ pub(crate) async fn open_row(
         awaited: true,
         state: CallState::Planned,
         outcome: None,
-        trust: Trust::Member,
+        trust: agent::event::Trust::Member,
     };
     let row = change(row);
     decide.entries = vec![agent::entry::Entry {

@@ -107,7 +107,7 @@ async fn what_is_wrong_with_a_delivery_is_said_without_naming_a_secret() {
     let token = json!({"kind": "shared_secret", "secrets": ["token"], "agents": ["muhammad"]});
     declare(&world, "tok", token).await;
     declare(&world, "shut", json!({"secrets": ["gone"], "kind": "standard", "agents": ["muhammad"]})).await;
-    let mapped = json!({"kind": "shared_secret", "secrets": ["token"], "agents": ["muhammad"], "event": "{{ body.x }}"});
+    let mapped = json!({"kind": "shared_secret", "secrets": ["token"], "agents": ["muhammad"], "event": "{{ body.x + 1 }}"});
     declare(&world, "map", mapped).await;
     let secret = [("x-webhook-secret", "token-canary".to_owned())];
     let plain = |mut request: Request<Body>| {
@@ -143,6 +143,14 @@ async fn what_is_wrong_with_a_delivery_is_said_without_naming_a_secret() {
         let text = format!("{answer:?}");
         assert!(!text.contains("canary") && !text.contains("gone"), "{what}: {text}");
     }
+    let quiet = json!({"kind": "shared_secret", "secrets": ["token"], "agents": ["muhammad"], "event": "{{ body.x }}"});
+    declare(&world, "quiet", quiet).await;
+    let answer = world.send(delivery("quiet", &secret, "{}")).await;
+    assert_eq!(
+        (answer.status, &answer.json),
+        (200, &json!({"outcome": "ignored"})),
+        "its template writes nothing"
+    );
     assert_eq!(waiting(&world).await, []);
     assert_eq!(world.ask(Method::GET, "/v1/hooks/ci", "viv_wrong", None).await.code(), "key_invalid");
 }

@@ -171,7 +171,10 @@ async fn used(all: &Populated, route: &str) -> Option<(String, Value)> {
         }
         "POST /v1/tools/{tool}/try" => ("/v1/tools/fire/try".to_owned(), json!({"arguments": {"note": "x"}})),
         // The fixture takes no declarations and has no MCP server: these are refused, which is walked, too.
-        "PUT /v1/tools/{tool}" | "DELETE /v1/tools/{tool}" | "POST /v1/mcp/{server}/approve" => return None,
+        "PUT /v1/tools/{tool}"
+        | "DELETE /v1/tools/{tool}"
+        | "POST /v1/mcp"
+        | "POST /v1/mcp/{server}/approve" => return None,
         unknown => panic!("nothing says how `{unknown}` is used: add it here"),
     };
     Some((path, body))

@@ -7,7 +7,7 @@ use std::fmt;
 
 use agent::limits;
 use jsonschema::error::{TypeKind, ValidationErrorKind};
-use jsonschema::{Draft, PatternOptions, ValidationError, Validator};
+use jsonschema::{PatternOptions, ValidationError, Validator};
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
@@ -34,7 +34,11 @@ impl Checker {
         let patterns = PatternOptions::fancy_regex()
             .backtrack_limit(limits::SCHEMA_PATTERN_TRIES)
             .size_limit(limits::SCHEMA_PATTERN_MAX_BYTES);
-        let options = jsonschema::options().with_draft(Draft::Draft202012).with_pattern_options(patterns);
+        // What a `format` is, the tool itself knows best.
+        let options = jsonschema::options()
+            .with_draft(schema_work::draft(schema))
+            .should_validate_formats(false)
+            .with_pattern_options(patterns);
         let validator = options.build(schema).map_err(|e| e.to_string())?;
         Ok(Self { tool: tool.to_owned(), known, schema: schema.clone(), validator })
     }
@@ -147,7 +151,60 @@ fn parse(arguments: &str) -> Result<Value, String> {
         return Ok(Value::Object(Map::new()));
     }
     let value = bounded_json(arguments).map_err(|e| format!("wanted one JSON object, but: {e}"))?;
+    check_numbers(arguments)?;
     if value.is_object() { Ok(value) } else { Err(format!("wanted a JSON object, got {}", got(&value))) }
+}
+
+/// Refuses numbers that would not be sent as they were written: people approve what they read. The text is valid JSON.
+fn check_numbers(json: &str) -> Result<(), String> {
+    let mut rest = json;
+    while let Some(at) = rest.find(['"', '-', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9']) {
+        rest = &rest[at..];
+        if let Some(inside) = rest.strip_prefix('"') {
+            rest = behind_text(inside);
+            continue;
+        }
+        let is_part = |c: char| c.is_ascii_digit() || matches!(c, '-' | '+' | '.' | 'e' | 'E');
+        let (number, after) = rest.split_at(rest.find(|c| !is_part(c)).unwrap_or(rest.len()));
+        let kept = serde_json::from_str::<Number>(number).map(|kept| kept.to_string()).unwrap_or_default();
+        if decimal(number) != decimal(&kept) {
+            return Err(format!(
+                "wanted numbers that can be kept exactly, got `{}`: an integer has at most 64 bits, another number about 16 \
+                 digits; if the tool takes a text there, write it as one",
+                cut(number)
+            ));
+        }
+        rest = after;
+    }
+    Ok(())
+}
+
+/// What follows the quotation mark that ends a text.
+fn behind_text(inside: &str) -> &str {
+    let mut rest = inside;
+    while let Some(at) = rest.find(['"', '\\']) {
+        let (mark, after) = rest[at..].split_at(1);
+        if mark == "\"" {
+            return after;
+        }
+        rest = after.get(1..).unwrap_or_default();
+    }
+    ""
+}
+
+/// A number by its digits and the power of ten of the last one, however it is written; `None` if that cannot be said.
+fn decimal(number: &str) -> Option<(bool, String, i64)> {
+    let (mantissa, exponent) = number.split_once(['e', 'E']).unwrap_or((number, "0"));
+    let (is_negative, mantissa) = mantissa.strip_prefix('-').map_or((false, mantissa), |rest| (true, rest));
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let digits = format!("{whole}{fraction}");
+    let significant = digits.trim_end_matches('0');
+    let dropped = i64::try_from(digits.len() - significant.len()).ok()?;
+    let exponent = exponent.trim_start_matches('+').parse::<i64>().ok()?;
+    let power = exponent.checked_sub(i64::try_from(fraction.len()).ok()?)?.checked_add(dropped)?;
+    let significant = significant.trim_start_matches('0').to_owned();
+    let power = if significant.is_empty() { 0 } else { power };
+    Some((is_negative && !number.is_empty(), significant, power))
 }
 
 /// Reads JSON of limited depth in which no key is given twice.
@@ -205,7 +262,8 @@ impl<'de> Visitor<'de> for Bounded {
 
     fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
         // JSON Schema takes `20.0` for an integer, so the tool gets one.
-        let whole = value.fract() == 0.0 && value.abs() <= 9_007_199_254_740_992.0;
+        let is_negative_zero = value == 0.0 && value.is_sign_negative();
+        let whole = value.fract() == 0.0 && value.abs() <= 9_007_199_254_740_992.0 && !is_negative_zero;
         #[expect(clippy::cast_possible_truncation, reason = "whole and within 2^53")]
         Ok(if whole {
             (value as i64).into()
@@ -299,6 +357,84 @@ mod tests {
     fn whole_numbers_become_integers_and_the_order_is_kept() {
         let value = checker().check(r#"{"limit":3.0,"text":"abc"}"#).unwrap();
         assert_eq!(value.to_string(), r#"{"limit":3,"text":"abc"}"#);
+    }
+
+    #[test]
+    fn a_number_is_sent_as_it_was_written_or_refused() {
+        let any = Checker::new("try", &json!({"type": "object"})).unwrap();
+        for (written, sent) in [
+            ("18446744073709551615", "18446744073709551615"),
+            ("-9223372036854775808", "-9223372036854775808"),
+            ("-0.0", "-0.0"),
+            ("0.1", "0.1"),
+            ("1.50", "1.5"),
+            ("1e3", "1000"),
+            ("12.5E-1", "1.25"),
+            ("1.7976931348623157e308", "1.7976931348623157e+308"),
+            ("0e7", "0"),
+        ] {
+            let value =
+                any.check(&format!("{{\"x\":[{written}]}}")).unwrap_or_else(|why| panic!("{written}: {why}"));
+            assert_eq!(value["x"][0].to_string(), sent, "{written}");
+        }
+        for refused in [
+            "18446744073709551616",
+            "-9223372036854775809",
+            "12345678901234567890123",
+            "0.10000000000000000001",
+            "9007199254740993.0",
+            "3.14159265358979323846",
+        ] {
+            let why = any.check(&format!("{{\"a\":\"\\\"1\\\\\",\"x\":{refused}}}")).unwrap_err();
+            assert!(why.contains("kept exactly") && why.contains(refused), "{refused}: {why}");
+        }
+        let text = r#"{"x":"12345678901234567890123 \" 12345678901234567890123"}"#;
+        assert!(any.check(text).is_ok(), "a text may have any digits");
+    }
+
+    #[test]
+    fn a_schema_is_judged_by_the_draft_that_it_names() {
+        let with = |draft: &str, x: Value| {
+            let mut schema = json!({"type": "object", "properties": {"x": x}});
+            if !draft.is_empty() {
+                schema["$schema"] = json!(draft);
+            }
+            Checker::new("try", &schema)
+        };
+        let is_ok = |checker: &Checker, x: Value| checker.check(&json!({"x": x}).to_string()).is_ok();
+        for draft in ["http://json-schema.org/draft-04/schema#", "http://json-schema.org/draft-04/schema"] {
+            let bound =
+                with(draft, json!({"type": "number", "minimum": 1, "exclusiveMinimum": true})).unwrap();
+            assert!(is_ok(&bound, json!(2)) && !is_ok(&bound, json!(1)), "{draft}");
+            assert!(
+                with(draft, json!({"id": "https://a.example/x"})).is_err(),
+                "its `$ref`s would lead elsewhere"
+            );
+        }
+        let pair = || json!({"type": "array", "items": [{"type": "integer"}, {"type": "string"}], "additionalItems": false});
+        for draft in [
+            "http://json-schema.org/draft-07/schema#",
+            "http://json-schema.org/draft-06/schema#",
+            "https://json-schema.org/draft/2019-09/schema",
+        ] {
+            let pair = with(draft, pair()).unwrap();
+            assert!(
+                is_ok(&pair, json!([1, "a"]))
+                    && !is_ok(&pair, json!(["a", 1]))
+                    && !is_ok(&pair, json!([1, "a", 2])),
+                "{draft}"
+            );
+        }
+        for draft in ["", "https://json-schema.org/draft/2020-12/schema", "https://a.example/mine"] {
+            assert!(with(draft, pair()).is_err(), "{draft}: there, `items` is one schema");
+            let pair = with(draft, json!({"prefixItems": [{"type": "integer"}], "items": false})).unwrap();
+            assert!(is_ok(&pair, json!([1])) && !is_ok(&pair, json!([1, 2])), "{draft}");
+            assert!(with(draft, json!({"id": "https://a.example/x"})).is_ok());
+        }
+        let named =
+            with("http://json-schema.org/draft-07/schema#", json!({"type": "string", "format": "date"}))
+                .unwrap();
+        assert!(is_ok(&named, json!("tomorrow")), "a format is for the tool to check");
     }
 
     #[test]

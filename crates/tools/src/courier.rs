@@ -11,6 +11,7 @@ use reqwest::{Method, Url};
 
 use crate::connector::{AllowList, Connector, Outgoing, TrafficLimits};
 use crate::hook::SignatureScheme;
+use crate::http::retry_after;
 use crate::secret::{SecretValue, Secrets};
 
 /// Sends through a connector.
@@ -62,14 +63,14 @@ impl SignedCourier {
         target: &StoredTarget,
         delivery: &TargetDelivery,
         now: Timestamp,
-    ) -> Result<u16, String> {
+    ) -> Result<(u16, Option<Duration>), String> {
         let signed = self.signed(target, delivery, now).await?;
         let mut request = request(target)?.body(delivery.body.clone());
         for (name, value) in signed.into_iter().chain([("content-type", "application/json".to_owned())]) {
             request = request.header(name, &value, false).map_err(|error| error.to_string())?;
         }
         let answer = self.connector.send(request).await.map_err(|error| error.to_string())?;
-        Ok(answer.status)
+        Ok((answer.status, retry_after(answer.header("retry-after"), now)))
     }
 }
 
@@ -140,9 +141,12 @@ impl Courier for SignedCourier {
     ) -> BoxFuture<'a, Result<(), SendFailure>> {
         Box::pin(async move {
             match self.attempt(target, delivery, now).await {
-                Ok(200..=299) => Ok(()),
-                Ok(410) => Err(SendFailure::Gone),
-                Ok(status) => Err(SendFailure::Failed(format!("it answered {status}"))),
+                Ok((200..=299, _)) => Ok(()),
+                Ok((410, _)) => Err(SendFailure::Gone),
+                Ok((status, Some(wait))) => {
+                    Err(SendFailure::Busy { why: format!("it answered {status}"), wait })
+                }
+                Ok((status, None)) => Err(SendFailure::Failed(format!("it answered {status}"))),
                 Err(why) => Err(SendFailure::Failed(why)),
             }
         })

@@ -107,7 +107,7 @@ impl<'a> Mending<'a> {
     }
 }
 
-/// The code unit that is written there as `\uXXXX`.
+/// The code unit that is written there as `\u` and four digits.
 fn unit(bytes: &[u8], at: usize) -> Option<u16> {
     let digits = bytes.get(at..at + 6)?.strip_prefix(b"\\u")?;
     let digits = std::str::from_utf8(digits).ok().filter(|digits| !digits.starts_with('+'))?;

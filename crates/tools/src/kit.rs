@@ -1,5 +1,6 @@
 //! The tools of a server by name, in a stable order: the prebuilt tools first, then the added ones.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use agent::port::{BoxFuture, DeclaredTool, OfferedTools, StoredTool, Tool, Toolbox};
@@ -10,8 +11,8 @@ use crate::connector::Connector;
 use crate::declare::{Declaration, DeclarationMistake, ToolKind, line_of, read_json, read_toml};
 use crate::fetch_page::FetchPage;
 use crate::http::HttpTool;
-use crate::mcp::{McpListing, McpServer, McpTool};
-use crate::secret::Secrets;
+use crate::mcp::{McpHost, McpListing, McpServer, McpServerConfig, McpTool};
+use crate::secret::{self, Secrets};
 use crate::typed::typed;
 use crate::worker::WorkerTool;
 use crate::{
@@ -45,16 +46,23 @@ pub struct ToolKit {
 struct DeclaredTools {
     connector: Arc<Connector>,
     secrets: Arc<dyn Secrets>,
-    servers: Vec<Arc<McpServer>>,
+    servers: RwLock<Vec<Arc<McpServer>>>,
+    /// Where the servers come from, if they can be read again.
+    source: Option<(Arc<McpHost>, Arc<McpSettings>)>,
     /// In the order of their names.
     tools: RwLock<Arc<[BuiltTool]>>,
 }
+
+/// Reads the MCP servers in the settings; the error is for an operator.
+pub type McpSettings = dyn Fn() -> Result<BTreeMap<String, McpServerConfig>, String> + Send + Sync;
 
 /// A declared tool. One whose declaration stays the same is kept, with the calls that it counts.
 #[derive(Clone)]
 struct BuiltTool {
     declaration: Declaration,
     tool: Arc<dyn Tool>,
+    /// The server that it is a tool of.
+    server: Option<Arc<McpServer>>,
 }
 
 /// A kit of the prebuilt tools.
@@ -108,9 +116,25 @@ impl ToolKit {
         servers: Vec<Arc<McpServer>>,
     ) -> Self {
         self.added.push(Arc::new(FetchPage::new(Arc::clone(&connector))));
-        let tools = RwLock::default();
-        self.declared = Some(Arc::new(DeclaredTools { connector, secrets, servers, tools }));
+        let (servers, tools) = (RwLock::new(servers), RwLock::default());
+        self.declared = Some(Arc::new(DeclaredTools { connector, secrets, servers, source: None, tools }));
         self
+    }
+
+    /// Takes declared tools and the MCP servers in the settings, which can be read again. The error lists every mistake.
+    pub fn serving(
+        self,
+        connector: Arc<Connector>,
+        secrets: Arc<dyn Secrets>,
+        host: Arc<McpHost>,
+        settings: Arc<McpSettings>,
+    ) -> Result<Self, String> {
+        let mut kit = self.declaring(connector, secrets, Vec::new());
+        if let Some(declared) = kit.declared.as_mut().and_then(Arc::get_mut) {
+            declared.source = Some((host, settings));
+            declared.reload()?;
+        }
+        Ok(kit)
     }
 
     fn fixed(&self) -> impl Iterator<Item = &Arc<dyn Tool>> {
@@ -160,8 +184,32 @@ impl DeclaredTools {
 }
 
 impl DeclaredTools {
+    fn servers(&self) -> Vec<Arc<McpServer>> {
+        self.servers.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Servers whose settings stay the same are kept, with what runs there.
+    fn reload(&self) -> Result<(), String> {
+        let (host, settings) =
+            self.source.as_ref().ok_or("the settings of this server cannot be read again")?;
+        let before = self.servers();
+        let server = |(name, config): (String, McpServerConfig)| {
+            let same = before.iter().find(|server| server.name() == name && *server.config() == config);
+            let (connector, secrets) = (Arc::clone(&self.connector), Arc::clone(&self.secrets));
+            match same {
+                Some(same) => Ok(Arc::clone(same)),
+                None => McpServer::new(&name, config, connector, secrets, Arc::clone(host))
+                    .map(Arc::new)
+                    .map_err(|wrong| texts(wrong).join("\n")),
+            }
+        };
+        let servers = settings()?.into_iter().map(server).collect::<Result<Vec<_>, String>>()?;
+        *self.servers.write().unwrap_or_else(PoisonError::into_inner) = servers;
+        Ok(())
+    }
+
     fn server(&self, name: &str) -> Result<Arc<McpServer>, Vec<String>> {
-        let found = self.servers.iter().find(|server| server.name() == name).cloned();
+        let found = self.servers().into_iter().find(|server| server.name() == name);
         found.ok_or_else(|| vec![format!("there is no MCP server `{name}` in the settings")])
     }
 
@@ -192,7 +240,7 @@ impl DeclaredTools {
 fn described_as(declaration: &Declaration) -> Result<DeclaredTool, String> {
     let mcp = declaration.mcp.as_ref();
     Ok(DeclaredTool {
-        hash: mcp.map_or_else(|| declaration.schema_hash(), |mcp| mcp.approved.hash.clone()),
+        hash: mcp.map_or_else(|| declaration.version(), |mcp| mcp.approved.hash.clone()),
         secrets: declaration.http.iter().flat_map(|http| http.secrets()).collect(),
         server: mcp.map(|mcp| mcp.server.clone()),
         declaration: serde_json::to_value(declaration).map_err(|error| error.to_string())?,
@@ -240,8 +288,27 @@ impl Toolbox for ToolKit {
     }
 
     fn servers(&self) -> Vec<String> {
-        let servers = self.declared.iter().flat_map(|declared| &declared.servers);
+        let servers = self.declared.iter().flat_map(|declared| declared.servers());
         servers.map(|server| server.name().to_owned()).collect()
+    }
+
+    fn reload_servers(&self) -> Result<(), String> {
+        self.declared.as_ref().ok_or("this server has no MCP servers")?.reload()
+    }
+
+    fn missing_secrets<'a>(&'a self, declaration: &'a Value) -> BoxFuture<'a, Vec<(String, String)>> {
+        Box::pin(async move {
+            let (Some(declared), Ok(tool)) = (&self.declared, self.check(declaration)) else {
+                return Vec::new();
+            };
+            let mut missing = Vec::new();
+            for name in tool.secrets {
+                if let Err(why) = secret::open(BTreeSet::from([name.clone()]), &*declared.secrets).await {
+                    missing.push((name, why));
+                }
+            }
+            missing
+        })
     }
 
     fn offered<'a>(&'a self, server: &'a str) -> BoxFuture<'a, Result<OfferedTools, String>> {
@@ -256,9 +323,14 @@ impl Toolbox for ToolKit {
         let (taken, before) = (self.fixed_names(), self.declared());
         let build = |declaration: &Value| -> Result<BuiltTool, Vec<String>> {
             let read = read_json(declaration, &taken).map_err(texts)?;
-            match before.iter().find(|built| built.declaration == read) {
+            let server = read.mcp.as_ref().map(|mcp| declared.server(&mcp.server)).transpose()?;
+            let is_same = |built: &&BuiltTool| match (&built.server, &server) {
+                (Some(before), Some(now)) => built.declaration == read && Arc::ptr_eq(before, now),
+                (before, now) => built.declaration == read && before.is_none() && now.is_none(),
+            };
+            match before.iter().find(is_same) {
                 Some(kept) => Ok(kept.clone()),
-                None => Ok(BuiltTool { tool: declared.build(read.clone())?, declaration: read }),
+                None => Ok(BuiltTool { tool: declared.build(read.clone())?, declaration: read, server }),
             }
         };
         let (mut tools, mut unusable) = (Vec::new(), Vec::new());

@@ -39,4 +39,4 @@ mod turn;
 mod typed;
 mod worker;
 
-pub use kit::{BadTool, ToolKit, prebuilt};
+pub use kit::{BadTool, McpSettings, ToolKit, prebuilt};

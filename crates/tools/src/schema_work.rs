@@ -5,6 +5,7 @@
 use std::collections::HashMap;
 
 use agent::limits;
+use jsonschema::Draft;
 use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value};
 
@@ -22,6 +23,14 @@ enum PartOf<'a> {
     Item(usize),
     /// Each item.
     Items,
+}
+
+/// The draft by which a schema is judged: its own, if it names one that is known.
+pub(crate) fn draft(schema: &Value) -> Draft {
+    match Draft::default().detect(schema) {
+        Draft::Unknown => Draft::default(),
+        known => known,
+    }
 }
 
 /// Refuses a schema that is too large with its references unfolded, or has one that cannot be followed.
@@ -90,8 +99,10 @@ fn parts<'a>(root: &'a Value, schema: &'a Value) -> Result<Vec<(PartOf<'a>, &'a 
             ("$dynamicRef" | "$recursiveRef", Value::String(_)) => {
                 return Err(format!("`{key}` is not followed; write `$ref`"));
             }
-            ("$id", Value::String(_)) if !std::ptr::eq(root, schema) => {
-                return Err("only the whole schema may have an `$id`; leave it out".to_owned());
+            ("$id" | "id", Value::String(_))
+                if !std::ptr::eq(root, schema) && (key == "$id" || draft(root) == Draft::Draft4) =>
+            {
+                return Err(format!("only the whole schema may have an `{key}`; leave it out"));
             }
             ("allOf" | "anyOf" | "oneOf", Value::Array(list)) => {
                 found.extend(list.iter().map(|part| (PartOf::Here, part)));

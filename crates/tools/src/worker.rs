@@ -4,6 +4,7 @@
 use std::sync::{Arc, OnceLock};
 
 use agent::port::{BoxFuture, Done, Tool, ToolContext, ToolError, ToolSpec};
+use agent::quote::{visible, visible_json};
 use serde_json::Value;
 
 use crate::arguments::Checker;
@@ -30,13 +31,13 @@ impl WorkerTool {
         let version = declaration.worker.clone().unwrap_or_default().version;
         let spec = ToolSpec {
             name: declaration.name.clone(),
-            description: declaration.description.trim().to_owned(),
-            schema: Arc::new(declaration.input.clone()),
+            description: visible(declaration.description.trim()),
+            schema: Arc::new(visible_json(&declaration.input)),
             effect: declaration.effect,
             visible: declaration.visible,
             timeout: declaration.timeout,
             asynchronous: declaration.asynchronous,
-            version: format!("{} {version}", declaration.schema_hash()),
+            version: declaration.version(),
             labels: declaration.labels(),
             worker: Some(version),
             foreign: false,

@@ -27,6 +27,7 @@ mod declared {
     mod openapi;
     mod reading;
     pub(crate) mod secrets;
+    mod version;
 }
 mod mcp {
     pub(crate) mod fake;

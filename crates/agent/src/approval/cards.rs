@@ -23,11 +23,11 @@ pub fn card(row: &CallRow, approval: &Approval) -> String {
         let wanted = inside(&wanted_answer(approval));
         return format!("[question] {why}\n{wanted}\n(viv approvals answer {id} {how})");
     }
-    let arguments = inside(&row.arguments);
+    let arguments = inside(&quote::visible_arguments(&row.arguments));
     let (tool, version) = (&row.tool, short_version(&row.tool_version));
     let only = match approval.approvers.is_empty() {
         true => String::new(),
-        false => format!("\nmay be answered by: {}", quote::one_line(&approval.approvers.join(", "))),
+        false => format!("\nmay be answered by: {}", quote::visible_line(&approval.approvers.join(", "))),
     };
     format!(
         "[approval wanted] {tool} (version {version})\narguments: {arguments}\nwhy: {why}{only}\n\
@@ -37,16 +37,18 @@ pub fn card(row: &CallRow, approval: &Approval) -> String {
 
 /// The card of a call that waits for nobody any more: what was asked, who answered and how, and what came of it.
 pub fn card_end(row: &CallRow, approval: &Approval) -> String {
-    let by = approval.by.as_ref().map(|by| format!(" by {}", quote::one_line(&by.name))).unwrap_or_default();
+    let by =
+        approval.by.as_ref().map(|by| format!(" by {}", quote::visible_line(&by.name))).unwrap_or_default();
     let state = approval.state.as_str();
     let mut lines = if approval.question {
         vec![format!("[question {state}{by}] {}", inside(&approval.why))]
     } else {
         let head =
             format!("[approval {state}{by}] {} (version {})", row.tool, short_version(&row.tool_version));
-        vec![head, format!("arguments: {}", inside(&row.arguments))]
+        vec![head, format!("arguments: {}", inside(&quote::visible_arguments(&row.arguments)))]
     };
-    lines.extend(approval.asked_arguments.iter().map(|asked| format!("asked for: {}", inside(asked))));
+    let asked = approval.asked_arguments.iter().map(|asked| inside(&quote::visible_arguments(asked)));
+    lines.extend(asked.map(|asked| format!("asked for: {asked}")));
     lines.extend(approval.reason.iter().map(|reason| format!("reason: {}", inside(reason))));
     match (&row.outcome, approval.state) {
         (Some(outcome), ApprovalState::Answered) => lines.extend(given(outcome)),
@@ -62,12 +64,12 @@ pub fn card_end(row: &CallRow, approval: &Approval) -> String {
 /// The answer in the outcome of a question.
 fn given(outcome: &Outcome) -> Option<String> {
     let outcome: Value = serde_json::from_str(&outcome.text).ok()?;
-    Some(format!("answer: {}", quote::one_line(&outcome["answer"].to_string())))
+    Some(format!("answer: {}", quote::visible_line(&outcome["answer"].to_string())))
 }
 
 /// Text of others in a card: what is hidden as escapes, and further lines marked, so that none looks like one of the card.
 fn inside(text: &str) -> String {
-    quote::escape_hidden(text).replace('\n', "\n| ")
+    quote::visible(text).replace('\n', "\n| ")
 }
 
 /// What people are reminded of.

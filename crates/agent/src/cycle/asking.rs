@@ -74,7 +74,7 @@ impl Cycle {
             return Ok(ApprovalNeed::Ruled(by_rule));
         }
         let most = limits::APPROVAL_ARGUMENTS_MAX_BYTES;
-        if quote::escape_hidden(arguments).len() > most {
+        if quote::visible_arguments(arguments).len() > most {
             return Err(format!(
                 "not run: a person must read the arguments of this call before it runs, and they may have {most} bytes at \
                  most; make several smaller calls"

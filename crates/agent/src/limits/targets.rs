@@ -22,6 +22,8 @@ pub const TARGET_LOOK_MS: u64 = 30_000;
 pub const TARGET_PAUSE_MS: u64 = 5_000;
 /// The longest of these pauses.
 pub const TARGET_PAUSE_MAX_MS: u64 = 60 * 60 * 1000;
+/// The longest pause that a target can ask for (`Retry-After`): a day.
+pub const TARGET_RETRY_AFTER_MAX_MS: u64 = 24 * 60 * 60 * 1000;
 /// Age of a delivery from which a failed attempt is its last: three days.
 pub const TARGET_GIVE_UP_MS: u64 = 3 * 24 * 60 * 60 * 1000;
 /// To connect to a target.

@@ -35,7 +35,7 @@ pub(super) enum Slots {
 impl Slots {
     pub(super) fn of(schedule: &Schedule) -> Result<Self, BadPlan> {
         Ok(match schedule {
-            Schedule::At { at } => Self::At(*at),
+            Schedule::At { at } | Schedule::After { at, .. } => Self::At(*at),
             Schedule::Every { every_ms, from } => {
                 Self::Every(i64::try_from(*every_ms).unwrap_or(i64::MAX).max(1), *from)
             }

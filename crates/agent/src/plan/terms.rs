@@ -119,9 +119,9 @@ impl PlanTerms {
                 Err(BadPlan::Unused { key: "zone", value: zone.to_owned(), of: "cron` and `at" })
             }
             ("after", _) => {
-                let after = span("after", text, 1_000)?;
-                let at = now.checked_add(SignedDuration::from_millis(after.cast_signed()));
-                Ok(Schedule::At { at: at.map_err(|_| BadPlan::TooFar)? })
+                let after_ms = span("after", text, 1_000)?;
+                let at = now.checked_add(SignedDuration::from_millis(after_ms.cast_signed()));
+                Ok(Schedule::After { at: at.map_err(|_| BadPlan::TooFar)?, after_ms })
             }
             _ => {
                 let every_ms = span("every", text, limits::PLAN_INTERVAL_MIN_MS)?;
@@ -161,7 +161,7 @@ fn bounded(key: &'static str, text: Option<String>, max: usize) -> Result<String
 fn first_slot(schedule: &Schedule, now: Timestamp) -> Result<Timestamp, BadPlan> {
     let first = match (next_after(schedule, now), schedule) {
         (Ok(first), _) => first,
-        (Err(BadPlan::Never(_)), Schedule::At { at }) => {
+        (Err(BadPlan::Never(_)), Schedule::At { at } | Schedule::After { at, .. }) => {
             return Err(BadPlan::Past { at: *at, now: whole(now) });
         }
         (Err(BadPlan::Never(_)), Schedule::Cron { expression, .. }) => {

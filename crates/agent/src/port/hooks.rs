@@ -64,12 +64,14 @@ pub enum HookOutcome {
     Refused,
     /// It was refused before it was verified: anybody may have sent it.
     Unverified,
+    /// It was verified, and the hook's template made nothing of it.
+    Ignored,
 }
 
 impl HookOutcome {
     /// Every outcome, in declaration order. Stores keep the position: new ones come last.
-    pub const ALL: [Self; 5] =
-        [Self::Accepted, Self::Duplicate, Self::Answered, Self::Refused, Self::Unverified];
+    pub const ALL: [Self; 6] =
+        [Self::Accepted, Self::Duplicate, Self::Answered, Self::Refused, Self::Unverified, Self::Ignored];
 
     /// The name used in JSON.
     pub fn as_str(self) -> &'static str {
@@ -228,6 +230,11 @@ pub enum HookReading {
     Event(HookEvent),
     /// It only asks whether the hook is there; the text that it wants back, if any.
     Question(Option<String>),
+    /// The hook's template makes nothing of it: nobody is woken.
+    Nothing {
+        /// What names it.
+        delivery: Option<String>,
+    },
     /// It is refused although it is verified.
     Refused {
         /// What names it, as far as that can be read.

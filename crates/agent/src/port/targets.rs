@@ -1,5 +1,7 @@
 //! Targets: servers outside that are told what happens, and what waits to be sent to them. Must not know how it is sent.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -167,6 +169,14 @@ pub enum SendFailure {
     /// The target says that it is gone for good.
     #[error("it answered 410 Gone")]
     Gone,
+    /// It says how long it wants no further attempt.
+    #[error("{why}; it wants no attempt for {} s", .wait.as_secs())]
+    Busy {
+        /// What it answered.
+        why: String,
+        /// How long.
+        wait: Duration,
+    },
     /// Anything else: another attempt may help. The text has no secret.
     #[error("{0}")]
     Failed(String),

@@ -245,6 +245,15 @@ pub trait Toolbox: Send + Sync {
     fn servers(&self) -> Vec<String> {
         Vec::new()
     }
+    /// Reads the MCP servers in the settings again, and uses them from now on; the error is for an operator, and then nothing
+    /// has changed. Declared tools are to be used anew after it.
+    fn reload_servers(&self) -> Result<(), String> {
+        Err("this server has no MCP servers".to_owned())
+    }
+    /// Secrets of a declared tool that cannot be used, each with the reason.
+    fn missing_secrets<'a>(&'a self, _declaration: &'a Value) -> BoxFuture<'a, Vec<(String, String)>> {
+        Box::pin(async { Vec::new() })
+    }
     /// Asks an MCP server what it offers now; the error is for an operator.
     fn offered<'a>(&'a self, _server: &'a str) -> BoxFuture<'a, Result<OfferedTools, String>> {
         Box::pin(async { Err("this server has no MCP servers".to_owned()) })

@@ -8,7 +8,7 @@ use crate::life::{GoalStatus, PendingCall, SpaceFacts};
 use crate::limits;
 use crate::memory::Memory;
 use crate::plan::{Plan, PlanSource, Schedule};
-use crate::quote::{self, quoted};
+use crate::quote::{self, quoted, quoted_name};
 
 use super::Moment;
 
@@ -99,7 +99,7 @@ fn spaces(now: &Moment<'_>) -> Vec<Fact> {
                 if entity.id == me.id {
                     return "you".to_owned();
                 }
-                format!("{} (@{}, {})", quoted(&entity.display_name), entity.name, entity.kind.as_str())
+                format!("{} (@{}, {})", quoted_name(&entity.display_name), entity.name, entity.kind.as_str())
             })
             .collect();
         let more = match more_members {
@@ -134,7 +134,7 @@ fn spaces(now: &Moment<'_>) -> Vec<Fact> {
 fn other_name(display_name: &str, handle: &str) -> String {
     match display_name.eq_ignore_ascii_case(handle) {
         true => String::new(),
-        false => format!(" ({})", quoted(display_name)),
+        false => format!(" ({})", quoted_name(display_name)),
     }
 }
 
@@ -170,7 +170,8 @@ pub(super) fn memory_line(memory: &Memory) -> String {
 fn plans(now: &Moment<'_>) -> Vec<Fact> {
     let line = |plan: &Plan| {
         let when = quoted(&plan.schedule.to_string());
-        let next = plan.next_at.filter(|_| !matches!(plan.schedule, Schedule::At { .. }));
+        let next =
+            plan.next_at.filter(|_| !matches!(plan.schedule, Schedule::At { .. } | Schedule::After { .. }));
         let next = next.map(|at| format!(", next {at}")).unwrap_or_default();
         let (name, instruction, item) = (quoted(&plan.name), quoted(&plan.instruction), id_item(plan.id));
         let text = format!("- {name} | {item} | {when}{next}: {instruction}");

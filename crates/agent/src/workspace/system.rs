@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use crate::call::Effect;
 use crate::config::{AgentConfig, ReplyMode};
 use crate::entity::Entity;
-use crate::quote::one_line;
+use crate::quote::visible_line;
 use crate::tool::ToolSpec;
 
 /// The system layer: the same bytes for the same config, name and set of tools.
@@ -15,7 +15,7 @@ pub fn system(me: &Entity, config: &AgentConfig, tools: &[ToolSpec]) -> String {
     let mut out = format!(
         "You are {} (@{}), an AI agent. You sleep until something happens, wake up, deal with it, and sleep \
          again. This conversation is your own history in all your spaces.\n",
-        one_line(&me.display_name),
+        visible_line(&me.display_name),
         me.name,
     );
     if !description.is_empty() {

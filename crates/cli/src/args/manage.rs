@@ -81,7 +81,7 @@ pub(crate) enum AgentsVerb {
     },
     /// Cancel the running cycle of an agent
     Cancel(OneAgent),
-    /// Take strangers' text out of what an agent's model reads, and forget which tools it has used
+    /// Take strangers' text out of what an agent's model reads
     ClearGuard {
         /// The agent, by handle or id
         agent: String,

@@ -103,8 +103,10 @@ pub(crate) enum McpVerb {
     /// List the MCP servers with their approved tools, as the command alone does
     #[command(hide = true, alias = "ls")]
     List,
-    /// Ask a new MCP server for its tools, and write it into the settings
+    /// Ask a new MCP server for its tools, write it into the settings, and approve its tools on a server that runs
     Add(McpAddArgs),
+    /// Let the running server read the MCP servers in its settings again
+    Reload,
     /// Ask an MCP server what it offers now
     Try {
         /// Its name in the settings
@@ -142,6 +144,15 @@ pub(crate) struct McpAddArgs {
     /// With --url: a target inside that it may reach, such as `127.0.0.1:8000`
     #[arg(long, value_name = "TARGET")]
     pub(crate) allow: Vec<String>,
+    /// A file or folder that its process may change beside its home
+    #[arg(long, value_name = "PATH", conflicts_with = "url")]
+    pub(crate) write: Vec<String>,
+    /// Write the exact version of the package that `npx` or `uvx` runs into its command
+    #[arg(long, conflicts_with = "url")]
+    pub(crate) pin: bool,
+    /// Approve its tools without asking
+    #[arg(long)]
+    pub(crate) yes: bool,
     /// The program and its arguments, behind `--`
     #[arg(last = true, value_name = "COMMAND", required_unless_present = "url")]
     pub(crate) command: Vec<String>,

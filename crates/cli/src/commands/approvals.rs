@@ -8,6 +8,8 @@ use agent::quote;
 use api::{ApprovalJson, ApprovalRuleJson, CallAnswerJson};
 use client::{Client, segment};
 use jiff::{SignedDuration, Timestamp};
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use crate::args::{AnswerArgs, ApprovalsArgs, ApprovalsList, ApprovalsVerb};
@@ -50,8 +52,12 @@ async fn list(
     let found = client.list(&path, usize::MAX).await?;
     let now = Timestamp::now();
     let row = |one: &ApprovalJson| {
-        let what = if one.question { one.why.clone() } else { format!("{}: {}", one.arguments, one.why) };
-        let what = shortened(&quote::one_line(&what), WHAT_COLUMNS);
+        let what = if one.question {
+            one.why.clone()
+        } else {
+            format!("{}: {}", arguments_line(&one.arguments), one.why)
+        };
+        let what = shortened(&quote::visible_line(&what), WHAT_COLUMNS);
         let (agent, tool) = (one.agent_handle.clone(), one.tool.clone());
         vec![one.call.to_string(), ago(one.asked_at, now), agent, one.state.as_str().to_owned(), tool, what]
     };
@@ -62,10 +68,10 @@ async fn list(
 /// What a person reads who waits for an agent that waits for somebody: what is wanted, and how to answer.
 pub(crate) fn wanted(agent: &str, one: &ApprovalJson) -> [String; 2] {
     let what = match one.question {
-        true => format!("asks: {}", quote::one_line(&one.why)),
+        true => format!("asks: {}", quote::visible_line(&one.why)),
         false => {
-            let arguments = shortened(&quote::one_line(&one.arguments), WHAT_COLUMNS);
-            format!("wants to call `{}` {arguments} ({})", one.tool, quote::one_line(&one.why))
+            let arguments = shortened(&arguments_line(&one.arguments), WHAT_COLUMNS);
+            format!("wants to call `{}` {arguments} ({})", one.tool, quote::visible_line(&one.why))
         }
     };
     [
@@ -105,9 +111,10 @@ async fn answer(client: &Client, screen: &Screen, args: AnswerArgs) -> Result<()
         (None, Some(form)) => Some(value("--form", &form)?),
         (None, None) => None,
     };
-    let arguments = arguments.map(|arguments| value("--arguments", &arguments)).transpose()?;
+    let arguments: Option<Box<RawValue>> =
+        arguments.map(|arguments| value("--arguments", &arguments)).transpose()?;
     let shown = match verdict.as_deref() {
-        Some("approve") => Some(shown(client, screen, &call, arguments.as_ref()).await?),
+        Some("approve") => Some(shown(client, screen, &call, arguments.as_deref()).await?),
         _ => None,
     };
     let is_terminal = std::io::stdin().is_terminal() && std::io::stderr().is_terminal() && !screen.json;
@@ -139,10 +146,10 @@ async fn answer(client: &Client, screen: &Screen, args: AnswerArgs) -> Result<()
 }
 
 /// Prints what would be approved, and returns its hash: another call is not approved then.
-async fn shown(client: &Client, screen: &Screen, call: &str, edited: Option<&Value>) -> Result<String> {
+async fn shown(client: &Client, screen: &Screen, call: &str, edited: Option<&RawValue>) -> Result<String> {
     let one: ApprovalJson = client.get_as(&format!("/v1/approvals/{}", segment(call))).await?;
     let mut lines = asked_lines(&one);
-    lines.extend(edited.map(|edited| format!("instead    {}", quote::one_line(&edited.to_string()))));
+    lines.extend(edited.map(|edited| format!("instead    {}", arguments_line(edited.get()))));
     lines.push(format!("hash       {}", one.hash));
     if !screen.json {
         lines.iter().for_each(|line| screen.text(line));
@@ -188,19 +195,24 @@ fn until(span: &str) -> Result<Timestamp> {
     Timestamp::now().checked_add(span).map_err(|_| far())
 }
 
-fn value(option: &str, text: &str) -> Result<Value> {
+fn value<T: DeserializeOwned>(option: &str, text: &str) -> Result<T> {
     serde_json::from_str(text).map_err(|wrong| Failure::usage(format!("`{option}` is not JSON: {wrong}")))
+}
+
+/// Arguments as everybody who approves sees them, on one line.
+fn arguments_line(arguments: &str) -> String {
+    quote::visible_line(&quote::visible_arguments(arguments))
 }
 
 /// Whose call it is, and what it would do, exactly.
 fn asked_lines(one: &ApprovalJson) -> Vec<String> {
-    let escaped = |text: &str| quote::one_line(text);
+    let escaped = |text: &str| quote::visible_line(text);
     let mut lines = vec![format!("call       {}", one.call), format!("agent      {}", one.agent_handle)];
     if one.question {
         lines.push(format!("question   {}", escaped(&one.why)));
     } else {
         lines.push(format!("tool       {} (version {})", one.tool, short_version(&one.version)));
-        lines.push(format!("arguments  {}", escaped(&one.arguments)));
+        lines.push(format!("arguments  {}", arguments_line(&one.arguments)));
         lines.push(format!("why        {}", escaped(&one.why)));
     }
     lines
@@ -208,7 +220,7 @@ fn asked_lines(one: &ApprovalJson) -> Vec<String> {
 
 /// All that a person needs to decide, the exact arguments in one piece.
 pub(crate) fn lines_of(one: &ApprovalJson) -> Vec<String> {
-    let escaped = |text: &str| quote::one_line(text);
+    let escaped = |text: &str| quote::visible_line(text);
     let mut lines = asked_lines(one);
     lines.extend(one.options.iter().map(|option| format!("option     {}", escaped(option))));
     lines.extend(one.schema.iter().map(|schema| format!("schema     {}", escaped(&schema.to_string()))));
@@ -216,7 +228,7 @@ pub(crate) fn lines_of(one: &ApprovalJson) -> Vec<String> {
     if let (Some(by), Some(at)) = (&one.by, one.answered_at) {
         lines.push(format!("answered   by {} at {at}", escaped(by)));
     }
-    lines.extend(one.asked_arguments.iter().map(|asked| format!("asked for  {}", escaped(asked))));
+    lines.extend(one.asked_arguments.iter().map(|asked| format!("asked for  {}", arguments_line(asked))));
     lines.extend(one.reason.iter().map(|reason| format!("reason     {}", escaped(reason))));
     lines.push(format!("expires    {}", one.expires_at));
     if one.state == ApprovalState::Wanted {

@@ -16,7 +16,7 @@ use storage::sqlite::{self, UpkeepError};
 use crate::args::{Global, ModelArgs};
 use crate::assemble;
 use crate::commands::targets::unsigned;
-use crate::commands::{up, upkeep};
+use crate::commands::{doctor_mcp, up, upkeep};
 use crate::errors::{Exit, Failure, Result};
 use crate::listen;
 use crate::model::{self, Chosen};
@@ -24,7 +24,7 @@ use crate::output::{Screen, Style};
 use crate::probe;
 use crate::progress::Progress;
 use crate::settings::Settings;
-use client::{Client, ClientError, ErrorClass};
+use client::{Client, ClientError, ErrorClass, segment};
 
 /// Free space, in bytes: below the first the store will soon be full, below the second it may become full.
 const SPACE_FAIL: u64 = 64 << 20;
@@ -36,7 +36,7 @@ const BUILT_AFTER: i64 = 1_790_000_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-enum Verdict {
+pub(super) enum Verdict {
     Ok,
     Warn,
     Fail,
@@ -44,20 +44,20 @@ enum Verdict {
 }
 
 #[derive(Serialize)]
-struct Check {
+pub(super) struct Check {
     name: &'static str,
     #[serde(rename = "status")]
-    verdict: Verdict,
-    detail: String,
-    hint: Option<String>,
+    pub(super) verdict: Verdict,
+    pub(super) detail: String,
+    pub(super) hint: Option<String>,
 }
 
 impl Check {
-    fn new(name: &'static str, verdict: Verdict, detail: impl Into<String>) -> Self {
+    pub(super) fn new(name: &'static str, verdict: Verdict, detail: impl Into<String>) -> Self {
         Self { name, verdict, detail: detail.into(), hint: None }
     }
 
-    fn ok(name: &'static str, detail: impl Into<String>) -> Self {
+    pub(super) fn ok(name: &'static str, detail: impl Into<String>) -> Self {
         Self::new(name, Verdict::Ok, detail)
     }
 
@@ -69,12 +69,12 @@ impl Check {
         Self::new(name, Verdict::Fail, detail)
     }
 
-    fn of(name: &'static str, failure: impl Into<Failure>) -> Self {
+    pub(super) fn of(name: &'static str, failure: impl Into<Failure>) -> Self {
         let failure = failure.into();
         Self { hint: failure.hint, ..Self::fail(name, failure.message) }
     }
 
-    fn hint(self, hint: impl Into<String>) -> Self {
+    pub(super) fn hint(self, hint: impl Into<String>) -> Self {
         Self { hint: Some(hint.into()), ..self }
     }
 }
@@ -95,6 +95,7 @@ pub(crate) async fn run(global: Global, screen: Screen, args: ModelArgs) -> Resu
     let progress = Progress::start(&screen, "asking servers and the model");
     let (of_server, theirs) = server(dir, running).await;
     checks.extend(of_server);
+    checks.extend(doctor_mcp::check(&settings, running).await);
     let chosen = model::choose(&settings, Arc::new(SystemClock::new())).await;
     checks.extend(agent_files(&settings, running, chosen.as_ref().ok()));
     checks.extend(model(&settings, chosen, theirs.as_deref()).await);
@@ -255,7 +256,10 @@ async fn server(data_dir: &Path, running: bool) -> (Vec<Check>, Option<String>) 
                 Err(failure) => checks.push(Check::of("targets", failure)),
             }
             match client.all_as::<ToolJson>("/v1/tools").await {
-                Ok(tools) => checks.extend(unserved(&tools)),
+                Ok(tools) => {
+                    checks.extend(unserved(&tools));
+                    checks.extend(secretless(&with_secrets(&client, &tools).await));
+                }
                 Err(failure) => checks.push(Check::of("tools", failure)),
             }
         }
@@ -304,6 +308,28 @@ fn untold(targets: &[TargetJson]) -> Option<Check> {
     let detail = format!("told nothing: {}", lines.join("; "));
     let hint = "correct the target and add it again, or remove it with `viv targets remove NAME`";
     (!lines.is_empty()).then(|| Check::warn("targets", detail).hint(hint))
+}
+
+/// The declared tools that name secrets, each with those that cannot be used.
+async fn with_secrets(client: &Client, tools: &[ToolJson]) -> Vec<ToolJson> {
+    let mut found = Vec::new();
+    let names_some =
+        |tool: &&ToolJson| tool.declaration.as_ref().is_some_and(|it| it.to_string().contains("secret("));
+    for tool in tools.iter().filter(names_some) {
+        found.extend(client.get_as::<ToolJson>(&format!("/v1/tools/{}", segment(&tool.name))).await.ok());
+    }
+    found
+}
+
+/// Tools with a secret that is not set: a person would approve a call that cannot be made.
+fn secretless(tools: &[ToolJson]) -> Option<Check> {
+    let lines = |tool: &ToolJson| -> Vec<String> {
+        tool.missing_secrets.iter().map(|(name, why)| format!("`{name}` of {}: {why}", tool.name)).collect()
+    };
+    let lines: Vec<String> = tools.iter().flat_map(lines).collect();
+    let detail = format!("secrets cannot be used: {}", lines.join(", "));
+    let hint = "set it with `viv secrets set NAME`; until then a call of the tool fails";
+    (!lines.is_empty()).then(|| Check::warn("secrets", detail).hint(hint))
 }
 
 /// Tools whose calls no worker takes.
@@ -439,6 +465,20 @@ mod tests {
         let check = index_lag(since).unwrap();
         assert_eq!(check.verdict, Verdict::Warn);
         assert_eq!(check.detail, "searches may miss what happened since 2026-11-21T14:03:05Z");
+    }
+
+    #[test]
+    fn a_tool_without_its_secret_is_a_warning() {
+        let tool = |missing: serde_json::Value| -> ToolJson {
+            serde_json::from_value(json!({
+                "name": "pay", "description": "", "input": {}, "effect": "unsafe", "visible": false, "async": false,
+                "timeout_ms": 1, "labels": [], "version": "1", "prebuilt": false, "missing_secrets": missing,
+            }))
+            .unwrap()
+        };
+        assert!(secretless(&[tool(json!({}))]).is_none());
+        let check = secretless(&[tool(json!({"bank.key": "it is not set"}))]).unwrap();
+        assert_eq!(check.detail, "secrets cannot be used: `bank.key` of pay: it is not set");
     }
 
     #[test]

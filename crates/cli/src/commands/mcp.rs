@@ -6,7 +6,8 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use api::{McpApproval, McpOfferJson, McpServerJson, McpToolJson};
+use agent::quote::{visible, visible_line};
+use api::{McpApproval, McpOfferJson, McpServerJson, McpToolJson, PageJson};
 use client::{Client, segment, typed};
 use serde_json::{Value, json};
 use tools::mcp::{McpListing, McpServerConfig};
@@ -15,69 +16,95 @@ use crate::args::{Global, McpAddArgs, McpArgs, McpVerb};
 use crate::assemble;
 use crate::errors::{Exit, Failure, Result};
 use crate::input;
-use crate::output::Screen;
-use crate::output::counted;
+use crate::listen;
+use crate::output::{Screen, counted, json_lines};
+use crate::progress::Progress;
 use crate::settings::{self, Settings};
 use crate::tool_secrets::ToolSecrets;
 
+/// Requests to a server that is still starting: together they wait longer than a start may take.
+const ASKED_MAX: u32 = 4;
 const NOT_WALLED: &str = "bubblewrap (`bwrap`) was not found: the server's process can read every file that this user can read, \
                           the data directory included";
 
 pub(crate) async fn run(global: &Global, screen: Screen, args: McpArgs) -> Result<Exit> {
     let client = || Ok::<_, Failure>(Client::find(settings::data_dir(global)?)?);
-    let path = |server: &str| format!("/v1/mcp/{}", segment(server));
     match args.verb {
         None | Some(McpVerb::List) => list(&client()?, &screen).await?,
         Some(McpVerb::Add(args)) => add(global, &screen, args).await?,
+        Some(McpVerb::Reload) => {
+            let answer = client()?.post_empty("/v1/mcp").await?;
+            print_servers(&screen, typed("list of MCP servers", answer)?);
+        }
         Some(McpVerb::Try { server }) => {
-            let answer = client()?.post_empty(&format!("{}/ask", path(&server))).await?;
+            let answer = offered(&client()?, &screen, &server).await?;
             show(&screen, &answer)?;
         }
         Some(McpVerb::Approve { server, yes }) => {
-            let client = client()?;
-            let offer: McpOfferJson =
-                typed("offer", client.post_empty(&format!("{}/ask", path(&server))).await?)?;
-            let changed: Vec<_> = offer.tools.iter().filter(|tool| tool.state != "approved").collect();
-            for tool in changed.iter().filter(|_| !screen.json) {
-                print(&screen, tool);
-            }
-            if !changed.is_empty() {
-                let what =
-                    format!("models will read this of {} of `{server}`", counted(changed.len(), "tool"));
-                input::confirm(&screen, &what, yes, Some("look with `viv mcp try`"))?;
-            }
-            let tools = offer.tools.iter().map(|tool| (tool.name.clone(), tool.hash.clone())).collect();
-            let path = format!("{}/approve", path(&server));
-            let answer = client.post(&path, &McpApproval { tools }, None).await?;
+            let answer = approve(&client()?, &screen, &server, yes).await?;
             show(&screen, &answer)?;
         }
     }
     Ok(Exit::Answered)
 }
 
+fn path(server: &str) -> String {
+    format!("/v1/mcp/{}", segment(server))
+}
+
+/// What a server offers now. One that starts slowly is asked again: its start goes on meanwhile.
+async fn offered(client: &Client, screen: &Screen, server: &str) -> Result<Value> {
+    let _progress = Progress::start(screen, format!("waiting for `{server}`"));
+    let mut asked = 0;
+    loop {
+        asked += 1;
+        match client.post_empty(&format!("{}/ask", path(server))).await {
+            Err(error) if error.code == "timed_out" && asked < ASKED_MAX => {}
+            answer => return Ok(answer?),
+        }
+    }
+}
+
+/// Shows what is new or changed, asks, and approves it.
+async fn approve(client: &Client, screen: &Screen, server: &str, yes: bool) -> Result<Value> {
+    let offer: McpOfferJson = typed("offer", offered(client, screen, server).await?)?;
+    let changed: Vec<_> = offer.tools.iter().filter(|tool| tool.state != "approved").collect();
+    for tool in changed.iter().filter(|_| !screen.json) {
+        print(screen, tool);
+    }
+    if !changed.is_empty() {
+        let what = format!("models will read this of {} of `{server}`", counted(changed.len(), "tool"));
+        input::confirm(screen, &what, yes, Some("look with `viv mcp try`"))?;
+    }
+    let tools = offer.tools.iter().map(|tool| (tool.name.clone(), tool.hash.clone())).collect();
+    Ok(client.post(&format!("{}/approve", path(server)), &McpApproval { tools }, None).await?)
+}
+
 /// All that a model reads of a tool.
 fn print(screen: &Screen, tool: &McpToolJson) {
-    screen.line(&screen.clean_line(&format!("{} ({})", tool.name, tool.state)));
-    let schema = serde_json::to_string_pretty(&tool.input).unwrap_or_default();
-    for line in tool.description.lines().chain(schema.lines()) {
+    screen.line(&screen.clean_line(&format!("{} ({})", visible_line(&tool.name), tool.state)));
+    let description = visible(&tool.description);
+    let description = description.lines().map(str::to_owned);
+    for line in description.chain(json_lines(&tool.input)) {
         screen.line(&screen.clean_line(&format!("    {line}")));
     }
 }
 
 async fn list(client: &Client, screen: &Screen) -> Result<()> {
-    let items: Vec<McpServerJson> = client.all_as("/v1/mcp").await?;
+    print_servers(screen, PageJson { items: client.all_as("/v1/mcp").await?, next: None });
+    Ok(())
+}
+
+fn print_servers(screen: &Screen, PageJson { items, .. }: PageJson<McpServerJson>) {
     if screen.json {
-        screen.json_list(items);
-        return Ok(());
+        return screen.json_list(items);
     }
     if items.is_empty() {
-        screen.text("the settings have no MCP servers; `viv mcp add` adds one");
-        return Ok(());
+        return screen.text("the settings have no MCP servers; `viv mcp add` adds one");
     }
     let row = |server: &McpServerJson| vec![screen.clean_line(&server.name), server.tools.len().to_string()];
     screen.table(&["SERVER", "APPROVED TOOLS"], &items.iter().map(row).collect::<Vec<_>>());
     screen.note("`viv mcp try SERVER` lists what it offers now");
-    Ok(())
 }
 
 fn show(screen: &Screen, answer: &Value) -> Result<()> {
@@ -88,7 +115,7 @@ fn show(screen: &Screen, answer: &Value) -> Result<()> {
     }
     let row = |tool: &McpToolJson| {
         let first = tool.description.lines().next().unwrap_or_default();
-        [&tool.name, &tool.state, first].map(|cell| screen.clean_line(cell)).to_vec()
+        [&tool.name, &tool.state, first].map(|cell| screen.clean_line(&visible_line(cell))).to_vec()
     };
     screen.table(&["TOOL", "STATE", "DESCRIPTION"], &offer.tools.iter().map(row).collect::<Vec<_>>());
     for left in &offer.left_out {
@@ -108,11 +135,18 @@ async fn add(global: &Global, screen: &Screen, args: McpAddArgs) -> Result<()> {
         return Err(Failure::usage(format!("the settings have an MCP server `{name}` already"))
             .hint("give it another name, or edit the file"));
     }
-    let config = config(args)?;
+    let (pin, yes) = (args.pin, args.yes);
+    let mut config = config(args)?;
     let (connector, secrets) =
         (Arc::new(assemble::connector(&settings)?), Arc::new(ToolSecrets::of(&settings)));
-    let server =
-        assemble::mcp_server(&name, config.clone(), &connector, &secrets, &assemble::mcp_host(&settings))?;
+    let host = assemble::mcp_host(&settings);
+    if pin {
+        let pinned = tools::mcp::pinned(&name, &config, &host).await;
+        config.command = Some(
+            pinned.map_err(|why| Failure::new(Exit::Failed, "not_pinned", why).hint("nothing was added"))?,
+        );
+    }
+    let server = assemble::mcp_server(&name, config.clone(), &connector, &secrets, &host)?;
     let walled = server.is_walled().await;
     let McpListing { tools, left_out } = server.list().await.map_err(|error| {
         let why = error.operator.unwrap_or(error.model);
@@ -127,7 +161,8 @@ async fn add(global: &Global, screen: &Screen, args: McpAddArgs) -> Result<()> {
         Failure::new(Exit::Failed, "settings_unwritable", message).hint("nothing was added")
     })?;
     for tool in &tools {
-        screen.note(&screen.clean_line(&format!("{}: {}", tool.name, tool.description)));
+        let line = format!("{}: {}", visible_line(&tool.name), visible_line(&tool.description));
+        screen.note(&screen.clean_line(&line));
     }
     for (tool, why) in &left_out {
         screen.warning(&format!("`{tool}` cannot be used: {why}"));
@@ -136,13 +171,31 @@ async fn add(global: &Global, screen: &Screen, args: McpAddArgs) -> Result<()> {
         screen.warning(NOT_WALLED);
     }
     let names: Vec<&String> = tools.iter().map(|tool| &tool.name).collect();
-    let line = format!(
-        "added `{name}` with {} to `{}`: start `viv up` again, run `viv mcp approve {name}`, and list `{name}:*` in the \
-         `tools` of an agent",
-        counted(names.len(), "tool"),
-        file.display()
-    );
-    screen.result(&json!({"server": name, "tools": names, "file": file, "walled": walled}), &line);
+    let added = format!("added `{name}` with {} to `{}`", counted(names.len(), "tool"), file.display());
+    let data_dir = settings.data_dir();
+    let (running, approved) = if listen::is_locked(data_dir) {
+        let client = Client::find(data_dir.to_owned())?;
+        client.post_empty("/v1/mcp").await?;
+        (true, (yes || input::can_ask(screen)) && approve(&client, screen, &name, yes).await.map(|_| true)?)
+    } else {
+        (false, false)
+    };
+    let next = match (running, approved) {
+        (true, true) => format!("list `{name}:*` in the `tools` of an agent"),
+        (true, false) => {
+            format!("run `viv mcp approve {name}`, and list `{name}:*` in the `tools` of an agent")
+        }
+        (false, _) => {
+            format!(
+                "start `viv up`, run `viv mcp approve {name}`, and list `{name}:*` in the `tools` of an agent"
+            )
+        }
+    };
+    let result = json!({
+        "server": name, "tools": names, "file": file, "walled": walled, "command": config.command,
+        "in_use": running, "approved": approved,
+    });
+    screen.result(&result, &format!("{added}: {next}"));
     Ok(())
 }
 
@@ -157,7 +210,10 @@ fn config(args: McpAddArgs) -> Result<McpServerConfig> {
     let mut value = json!({"allow": args.allow});
     match args.url {
         Some(url) => (value["url"], value["headers"]) = (json!(url), json!(set)),
-        None => (value["command"], value["env"]) = (json!(args.command), json!(set)),
+        None => {
+            (value["command"], value["env"]) = (json!(args.command), json!(set));
+            value["write"] = json!(args.write);
+        }
     }
     let given = [
         ("labels", labels.map(|labels| json!(labels))),

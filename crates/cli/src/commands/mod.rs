@@ -5,6 +5,7 @@ pub(crate) mod approvals;
 pub(crate) mod chat;
 pub(crate) mod config;
 pub(crate) mod doctor;
+mod doctor_mcp;
 pub(crate) mod entities;
 pub(crate) mod events;
 pub(crate) mod hooks;

@@ -1,20 +1,21 @@
 //! `viv tools`: the tools that agents can have, declared, shown and tried; `viv agents clear-guard`.
 
 use std::fs;
-use std::io::{ErrorKind, Write};
+use std::io::{Read as _, Write as _};
 use std::path::Path;
 
 use agent::limits;
+use agent::quote::visible;
 use api::{GuardClearedJson, ToolJson, ToolTrial, ToolTried, ToolWorkersJson};
 use client::{Client, agent_path, segment, typed};
 use serde_json::{Value, json};
 use tools::declare::{Declaration, DeclarationMistake, read_json, read_toml};
-use tools::openapi::{OpenApiImport, import_openapi};
+use tools::openapi::{OpenApiImport, OpenApiTools, import_openapi};
 
 use crate::args::{ImportArgs, ToolsArgs, ToolsVerb};
 use crate::errors::{Exit, Failure, Result};
 use crate::input;
-use crate::output::Screen;
+use crate::output::{Screen, json_lines};
 
 pub(crate) async fn run(
     client: impl FnOnce() -> Result<Client>,
@@ -41,7 +42,7 @@ pub(crate) async fn run(
             screen.result(&json!({"removed": tool}), &format!("`{tool}` is not declared any more"));
         }
         Some(ToolsVerb::Import(args)) => {
-            let read = imported(&args)?;
+            let read = imported(&screen, &args)?;
             match &args.to {
                 Some(dir) => write_files(&screen, dir, &read)?,
                 None => put(&client()?, &screen, &read).await?,
@@ -62,8 +63,7 @@ async fn list(client: &Client, screen: &Screen) -> Result<()> {
         return Ok(());
     }
     let row = |tool: &ToolJson| {
-        let from =
-            tool.file.clone().unwrap_or_else(|| if tool.prebuilt { "prebuilt" } else { "API" }.to_owned());
+        let from = from(tool);
         let labels = if tool.labels.is_empty() { "-".to_owned() } else { tool.labels.join(", ") };
         let cells = [tool.name.clone(), tool.effect.as_str().to_owned(), labels, from];
         cells.map(|cell| screen.clean_line(&cell)).to_vec()
@@ -72,14 +72,23 @@ async fn list(client: &Client, screen: &Screen) -> Result<()> {
     Ok(())
 }
 
+/// Where the tool comes from.
+fn from(tool: &ToolJson) -> String {
+    let server = tool.declaration.as_ref().and_then(|declaration| declaration["mcp"]["server"].as_str());
+    match (&tool.file, server) {
+        (Some(file), _) => file.clone(),
+        (None, Some(server)) => format!("MCP server {server}"),
+        (None, None) => if tool.prebuilt { "prebuilt" } else { "API" }.to_owned(),
+    }
+}
+
 fn show(screen: &Screen, tool: &ToolJson) {
     if screen.json {
         screen.json_line(&json!(tool));
         return;
     }
     let labels = if tool.labels.is_empty() { "none".to_owned() } else { tool.labels.join(", ") };
-    let from =
-        tool.file.clone().unwrap_or_else(|| if tool.prebuilt { "prebuilt" } else { "the API" }.to_owned());
+    let from = from(tool);
     let mut pairs = vec![
         ("tool", screen.clean_line(&tool.name)),
         ("effect", tool.effect.as_str().to_owned()),
@@ -88,6 +97,11 @@ fn show(screen: &Screen, tool: &ToolJson) {
         ("visible", if tool.visible { "yes" } else { "no" }.to_owned()),
         ("from", screen.clean_line(&from)),
     ];
+    let missing = tool.missing_secrets.iter().map(|(name, why)| format!("`{name}`: {why}"));
+    let missing = missing.collect::<Vec<_>>().join("; ");
+    if !missing.is_empty() {
+        pairs.push(("missing secrets", screen.clean_line(&missing)));
+    }
     if let Some(workers) = tool.workers {
         let ToolWorkersJson { waiting_workers, unclaimed_calls, claimed_calls } = workers;
         pairs.push(("workers", format!("{waiting_workers} wait for a call")));
@@ -95,11 +109,10 @@ fn show(screen: &Screen, tool: &ToolJson) {
     }
     screen.pairs(&pairs);
     screen.line("");
-    screen.text(&tool.description);
+    screen.text(&visible(&tool.description));
     let shown = tool.declaration.as_ref().unwrap_or(&tool.input);
     screen.line("");
-    let shown = serde_json::to_string_pretty(shown).unwrap_or_default();
-    shown.lines().for_each(|line| screen.line(&screen.clean_line(line)));
+    json_lines(shown).for_each(|line| screen.line(&screen.clean_line(&line)));
 }
 
 /// Declares the tools: those before a refused one stay.
@@ -134,11 +147,14 @@ async fn trial(client: &Client, screen: &Screen, tool: &str, arguments: String) 
 
 fn text_of(file: &Path, most: usize) -> Result<Vec<u8>> {
     let unreadable = |why: String| Failure::usage(format!("cannot read `{}`: {why}", file.display()));
-    let size = fs::metadata(file).map_err(|error| unreadable(error.to_string()))?.len();
-    if size > most as u64 {
-        return Err(unreadable(format!("it has {size} bytes, and at most {most} are read")));
+    // A device or a pipe says nothing of its size.
+    let opened = fs::File::open(file).map_err(|error| unreadable(error.to_string()))?;
+    let mut bytes = Vec::new();
+    opened.take(most as u64 + 1).read_to_end(&mut bytes).map_err(|error| unreadable(error.to_string()))?;
+    if bytes.len() > most {
+        return Err(unreadable(format!("it has more than the {most} bytes that are read")));
     }
-    fs::read(file).map_err(|error| unreadable(error.to_string()))
+    Ok(bytes)
 }
 
 fn declaration(file: &Path) -> Result<Declaration> {
@@ -165,16 +181,20 @@ fn refused(mistakes: Vec<DeclarationMistake>) -> Failure {
     Failure::usage(lines.join("\n")).hint("docs/tools.md lists all keys of a declaration")
 }
 
-fn imported(args: &ImportArgs) -> Result<Vec<Declaration>> {
+fn imported(screen: &Screen, args: &ImportArgs) -> Result<Vec<Declaration>> {
     let document = text_of(&args.file, limits::OPENAPI_MAX_BYTES)?;
     let import = OpenApiImport { only: &args.only, server: args.server.as_deref() };
-    let mut declarations = import_openapi(&document, &import).map_err(refused)?;
+    let OpenApiTools { tools: mut declarations, left_out } =
+        import_openapi(&document, &import).map_err(refused)?;
+    for left in left_out {
+        screen.warning(&format!("left out: {left}"));
+    }
     let requests = declarations.iter_mut().filter_map(|declaration| declaration.http.as_mut());
     requests.for_each(|http| http.allow.clone_from(&args.allow));
     Ok(declarations)
 }
 
-/// Writes a file for each tool, or none if one cannot be written as TOML; none that exists is overwritten.
+/// Writes a file for each tool, or none if one cannot be written; none that exists is overwritten.
 fn write_files(screen: &Screen, dir: &Path, declarations: &[Declaration]) -> Result<()> {
     let failed = |path: &Path, why: String| {
         let message = format!("cannot write `{}`: {why}", path.display());
@@ -188,13 +208,25 @@ fn write_files(screen: &Screen, dir: &Path, declarations: &[Declaration]) -> Res
         Ok((path, text))
     };
     let texts: Vec<_> = declarations.iter().map(text).collect::<Result<_>>()?;
+    let there: Vec<String> = (texts.iter().map(|(path, _)| path))
+        .filter(|path| path.symlink_metadata().is_ok())
+        .map(|path| format!("`{}`", path.display()))
+        .collect();
+    if !there.is_empty() {
+        let message = format!("nothing was written: {} exist already", there.join(", "));
+        let failure = Failure::new(Exit::Failed, "tool_files_unwritable", message);
+        return Err(failure.hint("remove them, or leave their operations out of `--only`"));
+    }
     fs::create_dir_all(dir).map_err(|error| failed(dir, error.to_string()))?;
-    for (path, text) in texts {
-        let created = fs::OpenOptions::new().write(true).create_new(true).open(&path);
-        created.and_then(|mut file| file.write_all(text.as_bytes())).map_err(|error| match error.kind() {
-            ErrorKind::AlreadyExists => failed(&path, "it exists already".to_owned()).hint("remove it first"),
-            _ => failed(&path, error.to_string()),
-        })?;
+    for (done, (path, text)) in texts.iter().enumerate() {
+        let created = fs::OpenOptions::new().write(true).create_new(true).open(path);
+        if let Err(error) = created.and_then(|mut file| file.write_all(text.as_bytes())) {
+            let own = texts[..done].iter().map(|(path, _)| path);
+            own.for_each(|path| drop(fs::remove_file(path)));
+            return Err(failed(path, error.to_string()).hint("no file was written"));
+        }
+    }
+    for (path, _) in texts {
         screen.result(&json!({"file": path}), &format!("wrote `{}`", path.display()));
     }
     Ok(())

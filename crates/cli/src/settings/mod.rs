@@ -75,6 +75,12 @@ impl Setting {
     }
 }
 
+/// The MCP servers in that file, as it is now; none without a file.
+pub(crate) fn mcp_servers(file: &Path) -> Result<BTreeMap<String, McpServerConfig>> {
+    let text = text(file)?.unwrap_or_default();
+    Ok(file::read(&text, &file.display().to_string())?.mcp)
+}
+
 /// The options of a command line that are settings, by the names of the settings. Options that are not set are left
 /// out, `null`, `false` or empty.
 pub(crate) fn given(options: &impl Serialize) -> Map<String, Value> {

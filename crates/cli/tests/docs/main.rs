@@ -1,6 +1,7 @@
 //! Tests of the documentation: every command on a page is run as a reader would run it, its output is
 //! compared with the page, and generated pages must be up to date.
 
+#![allow(clippy::disallowed_methods, reason = "tests start programs as they need")]
 #![allow(clippy::unwrap_used, reason = "what goes wrong in a test ends it")]
 
 mod errors;

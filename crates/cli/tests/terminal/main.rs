@@ -1,5 +1,6 @@
 //! The command line as people and scripts see it: the built binary, its full output and exit codes.
 
+#![allow(clippy::disallowed_methods, reason = "tests start programs as they need")]
 #![allow(clippy::unwrap_used, reason = "what goes wrong in a test ends it")]
 
 mod approvals;
@@ -14,6 +15,7 @@ mod json;
 mod keys;
 mod live;
 mod manage;
+mod mcp;
 mod mishaps;
 mod models;
 mod plumbing;

@@ -128,8 +128,8 @@ async fn a_cancel_between_the_read_and_the_opening_of_a_resumed_cycle_drops_its_
     let clock = crate::fixture::clock();
     let slow: Arc<dyn Clock> = Arc::new(clock.clone());
     let failed = std::sync::atomic::AtomicBool::new(false);
-    let model = Arc::new(Scripted::answering(move |prompt| match crate::fixture::step(prompt) {
-        0 => Script::new().call("send_message", &crate::fixture::send("lobby", "begun")),
+    let model = Arc::new(Scripted::answering(move |prompt| match step(prompt) {
+        0 => Script::new().call("send_message", &send("lobby", "begun")),
         _ if failed.swap(true, std::sync::atomic::Ordering::SeqCst) => Script::new().hang(),
         _ => Script::fails(ModelError::Auth("no key".into())),
     }));

@@ -206,7 +206,7 @@ async fn an_unsafe_call_of_a_worker_that_is_gone_is_unknown_until_the_worker_ans
 #[tokio::test]
 async fn a_server_that_stood_still_gives_a_worker_the_time_back() {
     // It could not hear a renewal in that time, and hears it only after its own alarms.
-    for (before, still) in [(1_000, 42_000), (29_000, 2_000), (12_000, 3_600_000)] {
+    for (before, still) in [(1_000, 42_000), (29_000, 2_000), (12_000, 600_000)] {
         let (fixture, _, lobby) = called(Effect::Unsafe, "order").await;
         let claimed = claim(&fixture, "order").await.unwrap();
         pass(&fixture, before).await;

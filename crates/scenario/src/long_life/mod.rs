@@ -169,7 +169,7 @@ async fn tell(world: &World, life: &LongLife, placement: Placement) -> Result<Qu
 async fn remember(world: &World, agent: AgentId, memories: &[(String, String)]) -> Result<(), Stopped> {
     for (key, value) in memories {
         let (key, value) = (key.clone(), value.clone());
-        let set = MemoryChange::Set { key, value, importance: None, pin: None, trust: None };
+        let set = MemoryChange::set(key, value);
         world.registry().change_memory(agent, set, world.clock().now()).await.map_err(stopped)?;
     }
     Ok(())

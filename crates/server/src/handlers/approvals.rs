@@ -87,7 +87,7 @@ pub(super) async fn get_approval(
         Some(true) => Some(link(&app, &caller, &asked)?),
         Some(false) | None => None,
     };
-    let Json(shown) = shown(&app, asked).await?;
+    let Json(shown) = shown(&app, asked, None).await?;
     Ok(Json(ApprovalJson { link, ..shown }))
 }
 
@@ -132,10 +132,6 @@ pub(super) async fn answer(
         PersonVerdict::Approve { remember, .. } => *remember,
         PersonVerdict::Refuse | PersonVerdict::Answer(_) => None,
     };
-    let of_guard = move |Json(shown): Json<ApprovalJson>| {
-        let guard_asks = remembered.map(|remember| shown.tainted && !remember.tainted);
-        Json(ApprovalJson { guard_asks, ..shown })
-    };
     let (serving, read, id) = (Arc::clone(&app), asked.clone(), asked.row.id.clone());
     let answered = run_to_completion(async move {
         let app = serving;
@@ -143,10 +139,10 @@ pub(super) async fn answer(
             let at = app.ports.clock.now();
             let answer = PersonAnswer { id: id.clone(), verdict, reason, by, at, seen: hash };
             let asked = runtime::approvals::answer(&app.ports, &app.node, &read, answer).await?;
-            shown(&app, asked).await.map(of_guard)
+            shown(&app, asked, remembered).await
         };
         let again = async || match app.ports.approvals.asked(id.clone()).await? {
-            Some(asked) => shown(&app, asked).await.map(of_guard),
+            Some(asked) => shown(&app, asked, remembered).await,
             None => Err(Problem::not_found("call", &id.0)),
         };
         once.change(run, again).await
@@ -278,10 +274,17 @@ fn json(names: &HashMap<AgentId, String>, asked: AskedCall) -> Option<ApprovalJs
     ApprovalJson::of(asked.agent, names.get(&asked.agent).cloned().unwrap_or_default(), asked.row)
 }
 
-async fn shown(app: &AppState, asked: AskedCall) -> Result<Json<ApprovalJson>, Problem> {
+async fn shown(
+    app: &AppState,
+    asked: AskedCall,
+    remembered: Option<Remember>,
+) -> Result<Json<ApprovalJson>, Problem> {
     let names = names_of(app, std::iter::once(asked.agent)).await?;
     let call = asked.row.id.clone();
-    json(&names, asked).map(Json).ok_or_else(|| Problem::not_found("call that waits for a person", &call.0))
+    let shown =
+        json(&names, asked).ok_or_else(|| Problem::not_found("call that waits for a person", &call.0))?;
+    let guard_asks = remembered.map(|remember| shown.tainted && !remember.tainted);
+    Ok(Json(ApprovalJson { guard_asks, ..shown }))
 }
 
 /// Who answers: the person of the key, or whom an operator names.
@@ -327,8 +330,9 @@ fn verdict(given: &CallAnswerJson, by: Answerer) -> Result<PersonVerdict, Proble
         return Err(Problem::new(Code::Forbidden, "only an operator may set `remember_tainted`"));
     }
     let arguments = match &given.arguments {
-        Some(arguments) if !arguments.is_object() => return bad("`arguments`: wanted an object"),
-        arguments => arguments.as_ref().map(ToString::to_string),
+        Some(arguments) if !arguments.get().starts_with('{') => return bad("`arguments`: wanted an object"),
+        // As they were written: a key that is given twice is refused with the rest that does not fit.
+        arguments => arguments.as_ref().map(|arguments| arguments.get().to_owned()),
     };
     let remember = given.remember_until.map(|until| Remember { until, tainted });
     Ok(PersonVerdict::Approve { arguments, remember })

@@ -166,7 +166,7 @@ pub(super) async fn list_deliveries(
     params(("hook" = String, Path, description = "Name of the hook."),
            ("idempotency-key" = Option<String>, Header, description = "The id of the delivery, if the hook's secret is shared or a key.")),
     responses((status = 202, description = "The delivery is accepted.", body = HookAnswer),
-              (status = 200, description = "It was accepted before, or only asked whether the hook is there.", body = HookAnswer)))]
+              (status = 200, description = "It was accepted before, only asked whether the hook is there, or the hook's template made nothing of it.", body = HookAnswer)))]
 pub(super) async fn deliver(
     State(app): SharedState,
     PathParam(name): PathParam<Named>,
@@ -213,6 +213,11 @@ async fn take(
             note(app, name, HookOutcome::Answered, None, None).await;
             let outcome = HookOutcome::Answered.as_str().to_owned();
             return Ok(WriteResponse::Existing(HookAnswer { outcome, challenge }));
+        }
+        HookReading::Nothing { delivery } => {
+            note(app, name, HookOutcome::Ignored, delivery, None).await;
+            let outcome = HookOutcome::Ignored.as_str().to_owned();
+            return Ok(WriteResponse::Existing(HookAnswer { outcome, challenge: None }));
         }
         HookReading::Refused { delivery, why } => (delivery, Err(problem(&why))),
         HookReading::Event(event) => {

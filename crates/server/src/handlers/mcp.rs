@@ -26,6 +26,30 @@ pub(super) async fn list_servers(
     Ok(list.answer(page, |name| server_json(name, &approved)))
 }
 
+/// Reads the MCP servers in the settings of this server again: new ones can be asked and approved, and changed ones are started
+/// anew for their next call. Returns all.
+#[utoipa::path(post, path = "/v1/mcp", tag = "tools",
+    responses((status = 200, description = "All servers, in one page.", body = PageJson<McpServerJson>)))]
+pub(super) async fn reload(
+    State(app): SharedState,
+    Change { once, .. }: Change<()>,
+) -> Result<Done<Json<PageJson<McpServerJson>>>, Problem> {
+    run_to_completion(async move {
+        let servers = async || {
+            let approved = approved(&app).await?;
+            let items = app.ports.toolbox.servers().into_iter();
+            let items = items.map(|name| server_json(name, &approved)).collect();
+            Ok(Json(PageJson { items, next: None }))
+        };
+        let run = async || {
+            runtime::reload_servers(&app.ports).await.map_err(problem)?;
+            servers().await
+        };
+        once.change(run, servers).await
+    })
+    .await
+}
+
 /// Returns an MCP server of the settings with its approved tools. It is not started.
 #[utoipa::path(get, path = "/v1/mcp/{server}", tag = "tools",
     params(("server" = String, Path, description = "Name of the server in the settings.")),
@@ -67,19 +91,22 @@ pub(super) async fn approve(
     known(&app, &name)?;
     run_to_completion(async move {
         let run = async || {
-            let offered =
-                runtime::approve_tools(&app.ports, &name, &shown).await.map_err(|error| match error {
-                    ApproveError::Server(why) => Problem::new(Code::McpFailed, why),
-                    ApproveError::Changed => Problem::new(Code::McpChanged, error.to_string())
-                        .hint("look at what it offers now, then approve that"),
-                    ApproveError::Declare(DeclareError::Store(error)) => error.into(),
-                    ApproveError::Declare(error) => Problem::new(Code::BadTool, error.to_string()),
-                })?;
+            let offered = runtime::approve_tools(&app.ports, &name, &shown).await.map_err(problem)?;
             Ok(Json(json(name.clone(), offered, &approved(&app).await?)))
         };
         once.change(run, async || offer(&app, name.clone()).await.map(Json)).await
     })
     .await
+}
+
+fn problem(error: ApproveError) -> Problem {
+    match error {
+        ApproveError::Server(why) => Problem::new(Code::McpFailed, why),
+        ApproveError::Changed => Problem::new(Code::McpChanged, error.to_string())
+            .hint("look at what it offers now, then approve that"),
+        ApproveError::Declare(DeclareError::Store(error)) => error.into(),
+        ApproveError::Declare(error) => Problem::new(Code::BadTool, error.to_string()),
+    }
 }
 
 fn known(app: &AppState, name: &str) -> Result<(), Problem> {

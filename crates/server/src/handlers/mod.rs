@@ -138,6 +138,7 @@ pub(crate) fn all(routes: Routes) -> Routes {
         .keyless(Worker, doc!(workers::renew), AGAIN, &[ClaimLost, NotFound])
         .keyless(Worker, doc!(workers::finish), AGAIN, &[BadValue, ClaimLost, NotFound])
         .list(Admin, listing!(mcp::list_servers), &[])
+        .change(Admin, changing!(mcp::reload), &[McpFailed])
         .read(Admin, doc!(mcp::get_server), &[])
         .keyless(Admin, doc!(mcp::ask), AGAIN, &[McpFailed])
         .change(Admin, changing!(mcp::approve), &[McpFailed, McpChanged, BadTool])

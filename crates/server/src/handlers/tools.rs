@@ -49,7 +49,11 @@ pub(super) async fn get_tool(
     PathParam(Exact(name)): PathParam<Exact>,
 ) -> Result<Json<ToolJson>, Problem> {
     let stored = stored(&app).await?;
-    tool_json(&app, &name, &stored).map(Json).ok_or_else(|| Problem::not_found("tool", &name))
+    let mut tool = tool_json(&app, &name, &stored).ok_or_else(|| Problem::not_found("tool", &name))?;
+    if let Some(declaration) = &tool.declaration {
+        tool.missing_secrets = app.ports.toolbox.missing_secrets(declaration).await.into_iter().collect();
+    }
+    Ok(Json(tool))
 }
 
 /// Declares a tool, or changes a declared one. Agents that list it use it from their next cycle on.

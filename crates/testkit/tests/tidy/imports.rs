@@ -20,6 +20,7 @@ const COMPUTES: &[&str] = &[
     "clap_mangen",
     "crc32fast",
     "encoding_rs",
+    "flate2",
     "futures-core",
     "futures-util",
     "html5gum",
@@ -46,8 +47,19 @@ const COMPUTES: &[&str] = &[
 ];
 
 /// Everything that `agent` may use (invariant 1).
-const RULES_USE: &[&str] =
-    &["bytes", "croner", "futures-core", "jiff", "serde", "serde_json", "sha2", "strum", "thiserror", "uuid"];
+const RULES_USE: &[&str] = &[
+    "bytes",
+    "croner",
+    "futures-core",
+    "icu_properties",
+    "jiff",
+    "serde",
+    "serde_json",
+    "sha2",
+    "strum",
+    "thiserror",
+    "uuid",
+];
 
 /// Features that would give `agent` a clock, randomness or files of the machine.
 const IMPURE: &[&str] =

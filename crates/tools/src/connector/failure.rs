@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use super::response::Before;
+
 /// The phase in which time ran out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExchangePhase {
@@ -51,17 +53,29 @@ pub enum ConnectError {
         /// The limit.
         after: Duration,
     },
+    /// A server said that what was asked is done, but what it named to read about it was not read.
+    #[error("{0}")]
+    SeeOther(String),
     /// The connection broke or the answer is unusable, after the request was sent.
     #[error("{0}")]
     Broken(String),
 }
 
 impl ConnectError {
+    /// The same error, where a redirect has led to it.
+    pub(super) fn after(self, before: Before) -> Self {
+        match before {
+            Before::Nothing => self,
+            Before::Sent => Self::Redirected(self.to_string()),
+            Before::Done => Self::SeeOther(self.to_string()),
+        }
+    }
+
     /// Whether the server may have received the request, so that its effect may have happened.
     pub fn may_have_arrived(&self) -> bool {
         match self {
             Self::Refused(_) | Self::Unreachable(_) => false,
-            Self::Redirected(_) | Self::Broken(_) => true,
+            Self::Redirected(_) | Self::SeeOther(_) | Self::Broken(_) => true,
             Self::TimedOut { phase, .. } => !matches!(phase, ExchangePhase::Resolve | ExchangePhase::Connect),
         }
     }

@@ -15,6 +15,7 @@ mod own;
 mod request;
 mod resolver;
 mod response;
+mod unpack;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -31,7 +32,7 @@ pub use self::own::OwnAddress;
 pub(crate) use self::request::is_reserved;
 pub use self::request::{Outgoing, TrafficLimits, shown};
 pub use self::resolver::{Resolver, SystemResolver};
-pub use self::response::{CollectedBody, Incoming, IncomingBody};
+pub use self::response::{Before, CollectedBody, Incoming, IncomingBody};
 
 use self::resolver::Pinned;
 
@@ -63,24 +64,38 @@ impl Connector {
     /// Sends a request and returns the head of its answer; the body follows. Dropping the future closes the connection.
     ///
     /// A redirect is followed only for `GET` and `HEAD`, to the same host, never from `https` to `http`, without headers
-    /// that are secret, and only after the same checks as the first request.
+    /// that are secret, and only after the same checks as the first request. A 303 says that the request is done, and where
+    /// to read about it: that is asked for with `GET` under the same rules, and so is what a `POST` leads to by a 302.
     pub async fn send(&self, request: Outgoing) -> Result<Incoming, ConnectError> {
         let deadline = Instant::now() + request.limits.total;
         let mut request = request;
+        let mut before = Before::Nothing;
         for _ in 0..=request.limits.redirects {
             let exchange = timeout_at(deadline, self.exchange(&request, deadline)).await;
-            let answer = exchange.map_err(|_| ConnectError::TimedOut {
-                host: host(&request.url).to_owned(),
-                phase: ExchangePhase::Total,
-                after: request.limits.total,
-            })??;
-            match response::redirect(&answer) {
-                None => return Ok(answer),
-                Some(target) => request = request.redirected(follow(&request, target?)?)?,
+            let answer = exchange.unwrap_or_else(|_| {
+                Err(ConnectError::TimedOut {
+                    host: host(&request.url).to_owned(),
+                    phase: ExchangePhase::Total,
+                    after: request.limits.total,
+                })
+            });
+            let answer = answer.map_err(|error| error.after(before))?;
+            let Some(target) = response::redirect(&answer) else { return Ok(Incoming { before, ..answer }) };
+            let status = answer.status;
+            if status == 303 && !reads(&request.method) {
+                before = Before::Done;
             }
+            let next =
+                target.and_then(|target| request.redirected(follow(&request, status, target)?, status));
+            let next = next.map_err(|error| error.after(before))?;
+            if before == Before::Nothing && !reads(&request.method) {
+                before = Before::Sent;
+            }
+            request = next;
         }
         let (from, count) = (shown(&request.url), request.limits.redirects);
-        Err(ConnectError::Redirected(format!("`{from}` is reached only after more than {count} redirects")))
+        let error = format!("`{from}` is reached only after more than {count} redirects");
+        Err(ConnectError::Redirected(error).after(before))
     }
 
     /// One request and the head of its answer.
@@ -198,7 +213,7 @@ fn own_api(request: &Outgoing) -> ConnectError {
 }
 
 /// Where a redirect may lead.
-fn follow(request: &Outgoing, target: Url) -> Result<Url, ConnectError> {
+fn follow(request: &Outgoing, status: u16, target: Url) -> Result<Url, ConnectError> {
     let is_named = request.is_open && target.as_str().len() <= limits::PAGE_URL_MAX_BYTES;
     let to = if is_named { target.to_string() } else { shown(&target) };
     let from = shown(&request.url);
@@ -217,10 +232,21 @@ fn follow(request: &Outgoing, target: Url) -> Result<Url, ConnectError> {
     if request.url.scheme() == "https" && target.scheme() == "http" {
         return not_followed("which is not encrypted");
     }
-    if !matches!(request.method, Method::GET | Method::HEAD) {
+    let is_read = becomes_get(&request.method, status) && request.limits.redirects > 0;
+    if !reads(&request.method) && !is_read {
         return not_followed("and the request might happen twice");
     }
     Ok(target)
+}
+
+/// Whether a request with this method only reads, so that it may be sent again elsewhere.
+fn reads(method: &Method) -> bool {
+    matches!(*method, Method::GET | Method::HEAD)
+}
+
+/// Whether a redirect asks for a `GET` in place of what was sent: a 303 says so, and a 302 after a `POST` means it.
+fn becomes_get(method: &Method, status: u16) -> bool {
+    !reads(method) && (status == 303 || status == 302 && *method == Method::POST)
 }
 
 fn host(url: &Url) -> &str {

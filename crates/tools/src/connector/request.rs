@@ -162,12 +162,20 @@ impl Outgoing {
     }
 
     /// The request that follows a redirect: to another address of the same host, without what could be a credential.
-    pub(super) fn redirected(&self, url: Url) -> Result<Self, ConnectError> {
-        let mut next = Self { method: self.method.clone(), ..Self::to(self.method.clone(), url)? };
+    pub(super) fn redirected(&self, url: Url, status: u16) -> Result<Self, ConnectError> {
+        let becomes_get = super::becomes_get(&self.method, status);
+        let method = if becomes_get { Method::GET } else { self.method.clone() };
+        let mut next = Self::to(method, url)?;
         let plain = self.headers.iter().filter(|(_, value)| !value.is_sensitive());
         next.headers = plain.map(|(name, value)| (name.clone(), value.clone())).collect();
         for name in ["authorization", "cookie", "proxy-authorization"] {
             next.headers.remove(name);
+        }
+        // What describes a body or names a change belongs to the request that had it.
+        for name in ["content-type", "content-encoding", "content-language", "idempotency-key"] {
+            if becomes_get {
+                next.headers.remove(name);
+            }
         }
         (next.is_open, next.allowing, next.instead) = (self.is_open, self.allowing, self.instead);
         Ok(next.allow(self.allow.clone()).limits(self.limits))

@@ -11,6 +11,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::failure::{ConnectError, ExchangePhase};
 use super::request::{TrafficLimits, shown};
+use super::unpack::Unpacker;
 
 /// An answer whose head has come. Its `Debug` form shows no header values and no query: they may repeat secrets.
 pub struct Incoming {
@@ -20,8 +21,22 @@ pub struct Incoming {
     pub headers: HeaderMap,
     /// Where it came from, after redirects.
     pub url: Url,
+    /// What the requests before the one that was answered have done.
+    pub before: Before,
     /// The rest.
     pub body: IncomingBody,
+}
+
+/// What is known of the request that led to an answer by a redirect.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Before {
+    /// There was none, or it changed nothing.
+    #[default]
+    Nothing,
+    /// It was sent, and may have been carried out.
+    Sent,
+    /// A server said that it was carried out (303): the answer only tells more about it.
+    Done,
 }
 
 impl Incoming {
@@ -52,6 +67,10 @@ pub struct IncomingBody {
     idle: Duration,
     total: Duration,
     deadline: Instant,
+    /// Of a compressed body, what unpacks it. Its bytes are counted unpacked.
+    unpacker: Option<Unpacker>,
+    /// Whether its first piece has come.
+    has_begun: bool,
 }
 
 /// A body that was read up to its limit.
@@ -66,6 +85,41 @@ pub struct CollectedBody {
 impl IncomingBody {
     /// The next piece, `None` at the end or at the limit of bytes.
     pub async fn chunk(&mut self) -> Result<Option<Bytes>, ConnectError> {
+        loop {
+            let Some(piece) = self.piece().await? else { return self.last() };
+            self.has_begun = true;
+            let unpacked = self.unpacker.as_mut().map(|unpacker| unpacker.piece(&piece));
+            let Some(unpacked) = unpacked else { return Ok(Some(piece)) };
+            let (unpacked, is_full) = unpacked.map_err(|error| self.not_unpacked(&error))?;
+            self.is_cut = is_full;
+            if !unpacked.is_empty() {
+                return Ok(Some(unpacked.into()));
+            }
+            if self.is_cut {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// What is left of a compressed body behind its last piece.
+    fn last(&mut self) -> Result<Option<Bytes>, ConnectError> {
+        let Some(mut unpacker) = self.unpacker.take().filter(|_| self.has_begun && !self.is_cut) else {
+            return Ok(None);
+        };
+        let (unpacked, is_full) = unpacker.rest().map_err(|error| self.not_unpacked(&error))?;
+        self.is_cut = is_full;
+        Ok(Some(unpacked).filter(|unpacked| !unpacked.is_empty()).map(Bytes::from))
+    }
+
+    fn not_unpacked(&self, error: &std::io::Error) -> ConnectError {
+        ConnectError::Broken(format!(
+            "the answer of `{}` is compressed and cannot be unpacked: {error}",
+            self.host
+        ))
+    }
+
+    /// The next piece as it comes.
+    async fn piece(&mut self) -> Result<Option<Bytes>, ConnectError> {
         if self.is_cut {
             return Ok(None);
         }
@@ -82,6 +136,9 @@ impl IncomingBody {
             ConnectError::Broken(format!("the answer of `{host}` ended too early: {}", causes(&error)))
         })?;
         let Some(mut chunk) = chunk else { return Ok(None) };
+        if self.unpacker.is_some() {
+            return Ok(Some(chunk));
+        }
         if chunk.len() > self.left {
             self.is_cut = true;
             chunk.truncate(self.left);
@@ -107,6 +164,9 @@ impl IncomingBody {
     /// Lowers the limit of bytes.
     pub fn at_most(mut self, bytes: usize) -> Self {
         self.left = self.left.min(bytes);
+        if let Some(unpacker) = &mut self.unpacker {
+            unpacker.at_most(bytes);
+        }
         self
     }
 }
@@ -117,8 +177,8 @@ impl fmt::Debug for IncomingBody {
     }
 }
 
-/// Takes an answer over. It is refused if its head is too large, or if it is compressed: nothing was asked for that
-/// would have to be unpacked, and a small compressed body can become a huge one.
+/// Takes an answer over. It is refused if its head is too large. A compressed body, which nobody has asked for, is unpacked
+/// within the limit of bytes, for a small one can become a huge one.
 pub(super) fn accept(
     response: Response,
     limits: &TrafficLimits,
@@ -133,18 +193,22 @@ pub(super) fn accept(
             "the answer of `{host}` has {size} bytes of headers, wanted at most {max}"
         )));
     }
-    let packed = headers.get("content-encoding").filter(|value| *value != "identity");
-    if let Some(packed) = packed {
+    let packed =
+        headers.get_all("content-encoding").iter().map(|value| String::from_utf8_lossy(value.as_bytes()));
+    let packed = packed.collect::<Vec<_>>().join(", ");
+    let unpacker = Unpacker::of(&packed, limits.body_bytes);
+    if unpacker.is_none() && !matches!(packed.trim().to_ascii_lowercase().as_str(), "" | "identity") {
         return Err(ConnectError::Broken(format!(
             "the answer of `{host}` is compressed ({}), which was not asked for",
-            String::from_utf8_lossy(packed.as_bytes()).chars().take(20).collect::<String>()
+            packed.chars().take(20).collect::<String>()
         )));
     }
     let status = response.status().as_u16();
     let url = response.url().clone();
     let (idle, total, left) = (limits.idle, limits.total, limits.body_bytes);
-    let body = IncomingBody { response, host, left, is_cut: false, idle, total, deadline };
-    Ok(Incoming { status, headers, url, body })
+    let (is_cut, has_begun) = (false, false);
+    let body = IncomingBody { response, host, left, is_cut, idle, total, deadline, unpacker, has_begun };
+    Ok(Incoming { status, headers, url, before: Before::default(), body })
 }
 
 /// The address that the answer refers to, if it is a redirect.

@@ -174,6 +174,12 @@ fn check_http(declaration: &Declaration, http: &HttpDeclaration, mistakes: &mut 
     if let Some(json) = &http.json {
         each_text(json, "http.json", &mut |key, text| template(key, text, Slot::Value));
     }
+    if let Some(form) = &http.form {
+        each_text(form, "http.form", &mut |key, text| template(key, text, Slot::Value));
+        mistakes.unless(form.is_object() || form.is_string(), "http.form", || {
+            "wanted a table of fields, or one template that writes an object".into()
+        });
+    }
     check_headers(http, mistakes);
     if let Some(pointer) = &http.outcome {
         mistakes.unless(pointer.is_empty() || pointer.starts_with('/'), "http.outcome", || {
@@ -191,7 +197,7 @@ fn check_http(declaration: &Declaration, http: &HttpDeclaration, mistakes: &mut 
 pub(crate) fn body_slot(http: &HttpDeclaration) -> Slot {
     let kind = http.headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("content-type"));
     match kind.map(|(_, kind)| kind.to_ascii_lowercase()) {
-        Some(kind) if kind.contains("json") => Slot::JsonText,
+        Some(kind) if kind.contains("/json") || kind.contains("+json") => Slot::JsonText,
         Some(kind) if kind.contains("x-www-form-urlencoded") => Slot::Form,
         _ => Slot::Text,
     }
@@ -204,13 +210,15 @@ fn check_method(effect: Effect, http: &HttpDeclaration, mistakes: &mut Mistakes)
         let known = KNOWN.each_ref().map(Method::as_str).join("`, `");
         return mistakes.add("http.method", format!("wanted one of `{known}`, got `{}`", http.method));
     };
-    let sends = http.body.is_some() || http.json.is_some();
+    let bodies = [http.body.is_some(), http.json.is_some(), http.form.is_some()];
+    let bodies = bodies.into_iter().filter(|is_given| *is_given).count();
+    let sends = bodies > 0;
     let reads = matches!(*method, Method::GET | Method::HEAD);
     mistakes.unless(!(sends && reads), "http.method", || {
         format!("a `{method}` request has no body\nhint: use `query`, or another method")
     });
-    mistakes.unless(http.body.is_none() || http.json.is_none(), "http.json", || {
-        "wanted either `body` or `json`, got both".into()
+    mistakes.unless(bodies < 2, if http.json.is_some() { "http.json" } else { "http.form" }, || {
+        "wanted one of `body`, `json` and `form`, got several".into()
     });
     let changes = matches!(*method, Method::PUT | Method::PATCH | Method::DELETE);
     if changes && effect == Effect::ReadOnly {
@@ -233,6 +241,9 @@ fn check_headers(http: &HttpDeclaration, mistakes: &mut Mistakes) {
         }
         if lower == "content-type" && http.json.is_some() && !value.contains("json") {
             mistakes.add(&key, format!("the body is `json`, but this promises `{value}`"));
+        }
+        if lower == "content-type" && http.form.is_some() && !value.contains("x-www-form-urlencoded") {
+            mistakes.add(&key, format!("the body is a `form`, but this promises `{value}`"));
         }
         if !seen.insert(lower) {
             mistakes.add(&key, "this header is given twice");

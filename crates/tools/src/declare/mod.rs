@@ -113,7 +113,7 @@ pub struct HttpDeclaration {
     /// The URL. Its scheme, host and port are constant; an argument in it stays one part of it.
     pub url: String,
     /// Parameters added to the URL's query. One whose template is a single absent argument is left out; a list is written
-    /// once for each item.
+    /// once for each item, and of an object each field with brackets.
     pub query: BTreeMap<String, String>,
     /// Headers. One whose template is a single absent argument is left out.
     pub headers: BTreeMap<String, String>,
@@ -123,6 +123,9 @@ pub struct HttpDeclaration {
     /// The body as JSON. A text that is a single expression becomes its value; a field of an absent argument is left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub json: Option<Value>,
+    /// The body as a form, an object. What is nested has brackets; a field of an absent argument is left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub form: Option<Value>,
     /// JSON pointer to the part of the answer that the model reads.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outcome: Option<String>,
@@ -157,29 +160,29 @@ impl Declaration {
         self.labels.as_ref().map_or_else(ToolLabels::all, |labels| labels.iter().copied().collect())
     }
 
-    /// Hash of what a model reads of the tool: name, description and arguments. Lower-case hex of SHA-256; the order of
-    /// keys does not matter.
-    pub fn schema_hash(&self) -> String {
-        hash_of(&self.name, &self.description, &self.input)
+    /// The version that approvals and rules bind: a hash of the whole declaration, defaults included. A key that it does
+    /// not have yet will be part of it without anybody thinking of it. The value of a secret is not, its name is.
+    pub fn version(&self) -> String {
+        hash_of(self)
     }
 }
 
-/// See [`Declaration::schema_hash`].
-pub(crate) fn hash_of(name: &str, description: &str, input: &Value) -> String {
-    let seen = json!({"name": name, "description": description, "input": input});
-    let digest = Sha256::digest(sorted(&seen).to_string().as_bytes());
+/// Lower-case hex of SHA-256 over the value as JSON; the order of keys does not matter.
+pub(crate) fn hash_of(value: &impl Serialize) -> String {
+    let json = serde_json::to_value(value).expect("declarations and descriptions are written as JSON");
+    let digest = Sha256::digest(sorted(&json).to_string().as_bytes());
     agent::id::hex(&digest)
 }
 
 impl HttpDeclaration {
     /// The names of the secrets that it uses.
     pub fn secrets(&self) -> BTreeSet<String> {
-        let json = self.json.as_ref();
+        let structured = self.json.iter().chain(&self.form);
         let mut texts: Vec<&str> = Vec::new();
         texts.extend(self.query.values().chain(self.headers.values()).chain(&self.body).map(String::as_str));
         let mut named: BTreeSet<String> = texts.into_iter().flat_map(template::written).collect();
         let mut visit = |_: String, text: &str| named.extend(template::written(text));
-        json.into_iter().for_each(|json| check::each_text(json, "", &mut visit));
+        structured.for_each(|value| check::each_text(value, "", &mut visit));
         named
     }
 }

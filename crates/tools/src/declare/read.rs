@@ -26,7 +26,7 @@ const KEYS: &[&str] = &[
     "worker",
     "mcp",
 ];
-const HTTP_KEYS: &[&str] = &["method", "url", "query", "headers", "body", "json", "outcome", "allow"];
+const HTTP_KEYS: &[&str] = &["method", "url", "query", "headers", "body", "json", "form", "outcome", "allow"];
 
 /// A key with its path, and what is wrong with it.
 pub(super) type Wrong = (Option<String>, String);

@@ -3,9 +3,10 @@
 
 use agent::limits;
 use html5gum::emitters::default::DefaultEmitter;
-use html5gum::{HtmlString, StartTag, Token, Tokenizer};
+use html5gum::{Emitter, ForwardingEmitter, HtmlString, StartTag, Token, Tokenizer};
 use reqwest::Url;
 
+use super::hidden::LeftOut;
 use super::lines::TextLines;
 
 /// Characters of a title.
@@ -34,8 +35,7 @@ struct PageReader {
     is_in_title: bool,
     /// What addresses are relative to; `None`: it is too long.
     base: Option<Url>,
-    /// The element that is left out, and how many of its name are open.
-    left_out: Option<(Vec<u8>, usize)>,
+    left_out: LeftOut,
     /// The running lists; of one with numbers the next number.
     lists: Vec<Option<u32>>,
     /// The running tables.
@@ -60,7 +60,7 @@ impl PageReader {
             title: None,
             is_in_title: false,
             base: Some(url.clone()).filter(is_short),
-            left_out: None,
+            left_out: LeftOut::new(),
             lists: Vec::new(),
             tables: Vec::new(),
             preformatted: 0,
@@ -68,16 +68,14 @@ impl PageReader {
     }
 
     fn read(mut self, html: &str) -> PageText {
-        let mut emitter = DefaultEmitter::default();
-        // What is in a script or a title is no tag.
-        emitter.naively_switch_states(true);
-        for token in Tokenizer::new_with_emitter(html, emitter) {
+        for token in Tokenizer::new_with_emitter(html, PageEmitter::new()) {
             let Ok(token) = token;
             match token {
                 Token::StartTag(tag) => self.start(&tag),
                 Token::EndTag(tag) => self.end(&tag.name),
                 Token::String(text) => self.text(&String::from_utf8_lossy(&text.value)),
-                Token::Comment(_) | Token::Doctype(_) | Token::Error(_) => {}
+                Token::Doctype(_) => self.left_out.has_doctype = true,
+                Token::Comment(_) | Token::Error(_) => {}
             }
         }
         let (text, is_cut) = self.lines.finish();
@@ -86,12 +84,8 @@ impl PageReader {
 
     fn start(&mut self, tag: &StartTag<()>) {
         let name = tag.name.as_slice();
-        if let Some((left_out, open)) = &mut self.left_out {
-            *open += usize::from(left_out == name);
-            return;
-        }
-        if self.is_left_out(tag) {
-            self.left_out = Some((name.to_vec(), 1));
+        let with_menus = self.with_menus;
+        if self.left_out.start(name, || is_left_out(tag, with_menus)) {
             return;
         }
         match name {
@@ -145,11 +139,7 @@ impl PageReader {
 
     fn end(&mut self, name: &HtmlString) {
         let name = name.as_slice();
-        if let Some((left_out, open)) = &mut self.left_out {
-            *open -= usize::from(left_out == name);
-            if *open == 0 {
-                self.left_out = None;
-            }
+        if self.left_out.end(name) {
             return;
         }
         match name {
@@ -191,7 +181,7 @@ impl PageReader {
     }
 
     fn text(&mut self, text: &str) {
-        if self.left_out.is_some() {
+        if self.left_out.is_open() {
             return;
         }
         let text = text.replace('\u{a0}', " ");
@@ -294,22 +284,6 @@ impl PageReader {
         self.tables.last().is_some_and(|row| row.cells > 0)
     }
 
-    /// Whether a reader of the page would not see it, or not as part of its text.
-    fn is_left_out(&self, tag: &StartTag<()>) -> bool {
-        match tag.name.as_slice() {
-            b"script" | b"style" | b"noscript" | b"iframe" | b"noembed" | b"template" | b"object"
-            | b"canvas" | b"audio" | b"video" | b"select" | b"textarea" | b"xmp" => true,
-            b"svg" | b"math" => !tag.self_closing,
-            b"nav" => !self.with_menus,
-            // Elements whose end is always written: of others the end of what is hidden would have to be guessed.
-            b"div" | b"span" | b"section" | b"article" | b"aside" | b"header" | b"footer" | b"form"
-            | b"ul" | b"ol" | b"table" | b"a" | b"pre" | b"blockquote" | b"details" | b"dialog" => {
-                is_hidden(tag)
-            }
-            _ => false,
-        }
-    }
-
     /// The whole address of a link that leads to another page.
     fn target(&self, href: &str) -> Option<String> {
         let href = href.trim();
@@ -324,6 +298,45 @@ impl PageReader {
 
 fn is_short(url: &Url) -> bool {
     url.as_str().len() <= limits::PAGE_URL_MAX_BYTES
+}
+
+/// The tokens of a page, without the mistakes in it: nobody reads them, and a page can be nothing else.
+struct PageEmitter(DefaultEmitter);
+
+impl PageEmitter {
+    fn new() -> Self {
+        let mut emitter = DefaultEmitter::default();
+        // What is in a script or a title is no tag.
+        emitter.naively_switch_states(true);
+        Self(emitter)
+    }
+}
+
+impl ForwardingEmitter for PageEmitter {
+    type Token = Token;
+
+    fn inner(&mut self) -> &mut impl Emitter<Token = Token> {
+        &mut self.0
+    }
+
+    fn emit_error(&mut self, _: html5gum::Error) {}
+
+    fn should_emit_errors(&mut self) -> bool {
+        false
+    }
+}
+
+/// Whether a reader of the page would not see it, or not as part of its text.
+fn is_left_out(tag: &StartTag<()>, with_menus: bool) -> bool {
+    match tag.name.as_slice() {
+        b"script" | b"style" | b"noscript" | b"iframe" | b"noembed" | b"template" | b"object" | b"canvas"
+        | b"audio" | b"video" | b"select" | b"textarea" | b"xmp" => true,
+        b"svg" | b"math" => !tag.self_closing,
+        b"nav" => !with_menus || is_hidden(tag),
+        // Scripts show a page whose whole is hidden while it loads.
+        b"html" | b"body" => false,
+        _ => is_hidden(tag),
+    }
 }
 
 fn is_hidden(tag: &StartTag<()>) -> bool {
@@ -406,6 +419,55 @@ mod tests {
         // A page of nothing but a menu.
         check("<nav><a href=/x>x</a></nav>", "[x](https://a.example/x)");
         assert_eq!(read("<title> a\n b</title><title>c</title>", &"http://a/".parse().unwrap()).title, "a b");
+    }
+
+    #[test]
+    fn what_is_hidden_ends_where_html_says() {
+        const DOCTYPE: &str = "<!doctype html>";
+        for (html, wanted) in [
+            ("<p hidden>x<p>b", "b"),
+            ("<p hidden>x <b>y<div>b</div>", "b"),
+            ("<div><p hidden>x</div>b", "b"),
+            ("<p hidden>x<li>b", "- b"),
+            ("<section><p hidden>x</div>y</section>b", "b"),
+            ("<p hidden><button><p>x</p></button>y</p>b", "b"),
+            ("<ul><li style='display:none'>x<li>b</ul>c", "- b\n\nc"),
+            ("<ul><li hidden>x<ul><li>y<li>z</ul>w</li><li>b</ul>", "- b"),
+            ("<ul><li hidden>x<ul><li>y<li>z</ul><li>b</ul>", "- b"),
+            ("<ul><li hidden><div>x<li>b</ul>", "- b"),
+            ("<ul><li hidden><section>x<li>y</section></li><li>b</ul>", "- b"),
+            ("<ul><li hidden>x</ul>b", "b"),
+            ("<dl><dt hidden>x<dd>b<dd hidden>y<dt>c</dl>", "b\nc"),
+            ("<table><tr><td hidden>x<td>b<tr hidden><td>y<td>z<tr><td>c</table>d", "b\nc\n\nd"),
+            ("<table><tr><td hidden>x<table><tr><td>y</table>z<td>b</table>", "b"),
+            ("<table><tbody hidden><tr><td>x<tbody><tr><td>b</table>", "b"),
+            ("<table><tr><td><p hidden>x<td>b</table>", " | b"),
+            ("<div><table><tr><td><p hidden>x</div>y</table>b</div>", "b"),
+            ("<table><tr hidden><td>x</td><td>y</td></tr><tr><td>b</table>", "b"),
+            ("<h2 hidden>x</h2>b", "b"),
+            ("<em hidden>x<p>y</p></em>b<my-box hidden>x</my-box>", "b"),
+            ("<img hidden alt=x>b<br hidden>c<input hidden>d", "bcd"),
+            ("<div hidden></section>x</div>b", "b"),
+            ("<p hidden></section>x</p>b", "b"),
+            ("<ruby>a<rt hidden>x<rt>b</ruby>", "ab"),
+            ("<body hidden><p>b", "b"),
+        ] {
+            check(&format!("{DOCTYPE}{html}"), wanted);
+        }
+        check("<p hidden>x<table><tr><td>y</table>", "");
+        check("<!doctype html><p hidden>x<table><tr><td>b</table>", "b");
+        // However deep it is, its end is found at once.
+        let deep = format!("{}<p hidden>x{}b", "<div>".repeat(150_000), "</section>".repeat(100_000));
+        assert_eq!(text(&deep), "");
+        let tables = format!("{}<p hidden>x{}b", "<table><tr><td>".repeat(50_000), "</table>".repeat(50_000));
+        assert_eq!(text(&tables), "b");
+    }
+
+    #[test]
+    fn a_page_of_mistakes_is_no_more_than_its_text() {
+        let mistakes = "\0\u{1}\u{fdd0}".repeat(1_000);
+        assert_eq!(Tokenizer::new_with_emitter(&mistakes, PageEmitter::new()).count(), 1);
+        assert!(Tokenizer::new(&mistakes).count() > 1_000, "there would be a token for each");
     }
 
     #[test]

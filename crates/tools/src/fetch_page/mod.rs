@@ -2,6 +2,7 @@
 //! the address; which addresses are public is known to the connector.
 
 mod charset;
+mod hidden;
 mod html;
 mod lines;
 

@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 use super::declare::{HookDeclaration, WHOLE_BODY};
 use super::sign::one;
 use crate::arguments::bounded_json;
+use crate::json::mended;
 use crate::template::{self, Slot};
 
 /// Headers that templates do not see, because they can be credentials.
@@ -32,6 +33,8 @@ impl<'a> Verified<'a> {
 pub(super) enum BodyType {
     Json,
     Form,
+    /// JSON in the field `payload` of a form, as GitHub sends it unless it is told otherwise.
+    Payload,
 }
 
 /// The type of the delivery's body, if this kind of hook reads it.
@@ -43,9 +46,12 @@ pub(super) fn body_type(kind: HookKind, head: &DeliveryHead<'_>) -> Result<BodyT
     match (given.as_str(), kind) {
         _ if is_json => Ok(BodyType::Json),
         ("application/x-www-form-urlencoded", HookKind::Slack) => Ok(BodyType::Form),
+        ("application/x-www-form-urlencoded", HookKind::Github) => Ok(BodyType::Payload),
         _ => {
             let shown: String = given.chars().take(80).collect();
-            let why = format!("wanted the content type `application/json`, got `{shown}`");
+            let or_form =
+                if kind == HookKind::Github { " or `application/x-www-form-urlencoded`" } else { "" };
+            let why = format!("wanted the content type `application/json`{or_form}, got `{shown}`");
             Err(HookRefusal::Type(why))
         }
     }
@@ -69,49 +75,59 @@ pub(super) fn read(hook: &HookDeclaration, body_type: BodyType, verified: &Verif
         Err(why) => return refused(None, why),
     };
     match mapped(hook, body, verified) {
-        Ok((payload, urgent)) => HookReading::Event(HookEvent { delivery: id, payload, urgent }),
+        Ok(Some((payload, urgent))) => HookReading::Event(HookEvent { delivery: id, payload, urgent }),
+        Ok(None) => HookReading::Nothing { delivery: id.name() },
         Err(why) => refused(Some(id), why),
     }
 }
 
 fn read_body(body_type: BodyType, body: &[u8]) -> Result<Value, HookRefusal> {
     let body = std::str::from_utf8(body).map_err(|_| unreadable("the body is not UTF-8"))?;
+    let body = body.strip_prefix('\u{feff}').unwrap_or(body);
     match body_type {
         BodyType::Json => {
-            bounded_json(body).map_err(|error| unreadable(&format!("the body is not JSON: {error}")))
+            bounded_json(&mended(body)).map_err(|error| unreadable(&format!("the body is not JSON: {error}")))
         }
         BodyType::Form => form(body),
+        BodyType::Payload => match form(body)? {
+            Value::Object(mut fields) => fields.swap_remove("payload"),
+            _ => None,
+        }
+        .ok_or_else(|| {
+            unreadable("wanted JSON in the form's field `payload`, or the content type `application/json`")
+        }),
     }
 }
 
-/// What the hook's templates make of a delivery.
+/// What the hook's templates make of a delivery; `None` if that is nothing.
 fn mapped(
     hook: &HookDeclaration,
     body: Value,
     verified: &Verified<'_>,
-) -> Result<(Value, bool), HookRefusal> {
+) -> Result<Option<(Value, bool)>, HookRefusal> {
     let Verified { delivery, secret_header } = verified;
     let is_seen = |name: &str| !HIDDEN.contains(&name) && Some(name) != secret_header.as_deref();
     let headers = delivery.head.headers.iter().filter(|(name, _)| is_seen(name));
     let headers: Map<String, Value> = headers.map(|(name, value)| (name.clone(), json!(value))).collect();
-    let (payload, urgent) = written(hook, body, headers)?;
+    let Some((payload, urgent)) = written(hook, body, headers)? else { return Ok(None) };
     let size = payload.to_string().len();
     if size > limits::PAYLOAD_MAX_BYTES {
         let most = limits::PAYLOAD_MAX_BYTES;
         return Err(unmapped(&format!("its event has {size} bytes, and at most {most} are accepted")));
     }
-    Ok((payload, urgent))
+    Ok(Some((payload, urgent)))
 }
 
-/// The event's payload, and whether it is urgent.
+/// The event's payload, and whether it is urgent. A template that writes nothing, or a value that is absent, leaves the
+/// delivery out.
 fn written(
     hook: &HookDeclaration,
     body: Value,
     headers: Map<String, Value>,
-) -> Result<(Value, bool), HookRefusal> {
+) -> Result<Option<(Value, bool)>, HookRefusal> {
     let is_whole = hook.event == WHOLE_BODY;
     if is_whole && hook.urgent.is_none() {
-        return Ok((body, false));
+        return Ok(Some((body, false)));
     }
     let parts = json!({"body": body, "headers": headers});
     let context = template::context(&parts);
@@ -122,12 +138,13 @@ fn written(
         })
     });
     if is_whole {
-        return Ok((body, urgent));
+        return Ok(Some((body, urgent)));
     }
     let written = template::value(&hook.event, Slot::Event, &context).map_err(|why| unmapped(&why))?;
-    let written = written.ok_or_else(|| unmapped("it writes a value that is absent"))?;
+    let is_nothing = |value: &minijinja::Value| value.as_str().is_some_and(|text| text.trim().is_empty());
+    let Some(written) = written.filter(|value| !is_nothing(value)) else { return Ok(None) };
     let payload = serde_json::to_value(written).map_err(|error| unmapped(&error.to_string()))?;
-    Ok((payload, urgent))
+    Ok(Some((payload, urgent)))
 }
 
 /// Whether the service only asks if the hook is there.
@@ -176,7 +193,7 @@ fn form(body: &str) -> Result<Value, HookRefusal> {
             return Err(unreadable("the form is not UTF-8"));
         };
         let value = match name.as_str() {
-            "payload" => bounded_json(&value)
+            "payload" => bounded_json(&mended(&value))
                 .map_err(|error| unreadable(&format!("`payload` is not JSON: {error}")))?,
             _ => Value::String(value),
         };

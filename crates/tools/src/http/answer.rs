@@ -1,5 +1,7 @@
 //! From an answer, or from the lack of one, to what the model reads. Must not know how the request was made.
 
+use std::time::Duration;
+
 use agent::call::{Effect, Outcome, OutcomeStatus, head_and_tail};
 use agent::limits;
 use agent::port::ToolError;
@@ -7,7 +9,8 @@ use jiff::Timestamp;
 use jiff::fmt::rfc2822;
 use serde_json::Value;
 
-use crate::connector::{CollectedBody, ConnectError, Incoming};
+use crate::connector::{Before, CollectedBody, ConnectError, Incoming};
+use crate::json;
 use crate::secret::Mask;
 
 /// Characters of a media type; an error shows it.
@@ -19,6 +22,7 @@ pub(crate) struct AnswerHead {
     /// The media type as the server writes it, such as `text/html`; it may repeat a secret.
     kind: String,
     retry_after: Option<String>,
+    before: Before,
 }
 
 impl AnswerHead {
@@ -26,7 +30,7 @@ impl AnswerHead {
         let kind = answer.header("content-type").and_then(|kind| kind.split(';').next()).unwrap_or_default();
         let kind = kind.trim().chars().take(KIND_MAX_CHARS).collect();
         let retry_after = answer.header("retry-after").map(|text| text.trim().chars().take(80).collect());
-        Self { status: answer.status, kind, retry_after }
+        Self { status: answer.status, kind, retry_after, before: answer.before }
     }
 
     /// The media type as the server writes it; empty if it names none.
@@ -36,13 +40,17 @@ impl AnswerHead {
 
     /// Whether the answer is a success, so that its body is what the model wants.
     pub(crate) fn is_success(&self) -> bool {
-        (200..300).contains(&self.status)
+        // A 303 that names no place to read about it says all that there is.
+        (200..300).contains(&self.status) || self.status == 303
     }
 }
 
 /// No answer: an error, or an unknown outcome if the effect must not happen twice and may have happened.
 pub(super) fn failed(error: &ConnectError, effect: Effect, mask: &Mask) -> Result<Outcome, ToolError> {
     let text = mask.hide(error.to_string());
+    if let ConnectError::SeeOther(_) = error {
+        return Ok(done(&text));
+    }
     if effect == Effect::Unsafe && error.may_have_arrived() {
         Ok(unknown(&text))
     } else {
@@ -60,8 +68,11 @@ pub(super) fn refused(
 ) -> Result<Outcome, ToolError> {
     let text = refusal(head, &head_and_tail(&said(head, body, mask), limits::FAILURE_SHOWN_BYTES), now);
     let text = mask.hide(text);
-    // A gateway lost the server's answer; the server may have done what was asked.
-    if effect == Effect::Unsafe && matches!(head.status, 502 | 504) {
+    if head.before == Before::Done {
+        return Ok(done(&text));
+    }
+    // A gateway lost the server's answer, or a redirect led to one; the server may have done what was asked.
+    if effect == Effect::Unsafe && (matches!(head.status, 502 | 504) || head.before == Before::Sent) {
         Ok(unknown(&text))
     } else {
         Err(ToolError::new(text))
@@ -86,12 +97,25 @@ pub(crate) fn unknown(text: &str) -> Outcome {
     Outcome { status: OutcomeStatus::Unknown, text, detail: None, trust: None }
 }
 
+/// The outcome of a call that happened, of which nothing more could be read.
+fn done(why: &str) -> Outcome {
+    Outcome::ok(format!(
+        "the request was done (status 303); what the server tells about it was not read: {why}"
+    ))
+}
+
+/// How long a server wants to be left alone: it says seconds or a time.
+pub(crate) fn retry_after(said: Option<&str>, now: Timestamp) -> Option<Duration> {
+    let said = said?.trim();
+    let at = || {
+        rfc2822::parse(said).ok().map(|at| at.timestamp().duration_since(now).as_secs().max(0).unsigned_abs())
+    };
+    said.parse::<u64>().ok().or_else(at).map(Duration::from_secs)
+}
+
 fn retry(head: &AnswerHead, now: Timestamp) -> String {
-    let said = head.retry_after.as_deref().unwrap_or_default();
-    let at = || rfc2822::parse(said).ok().map(|at| at.timestamp().duration_since(now).as_secs().max(0));
-    let seconds = said.parse::<i64>().ok().or_else(at);
-    match seconds {
-        Some(seconds) => format!("it may be asked again in {seconds} s"),
+    match retry_after(head.retry_after.as_deref(), now) {
+        Some(wait) => format!("it may be asked again in {} s", wait.as_secs()),
         None => "it may be asked again later".to_owned(),
     }
 }
@@ -103,7 +127,7 @@ pub(super) fn succeeded(
     pointer: Option<&str>,
     mask: &Mask,
 ) -> Result<Outcome, ToolError> {
-    let Some(pointer) = pointer else {
+    let Some(pointer) = pointer.filter(|_| !body.bytes.is_empty()) else {
         let said = said(head, body, mask);
         return Ok(Outcome::ok(if said.is_empty() {
             format!("the server answered with status {} and no content", head.status)
@@ -123,7 +147,7 @@ pub(super) fn succeeded(
     if body.is_cut {
         return Err(promised(format!("it is longer than {} bytes", body.bytes.len())));
     }
-    let json: Value = serde_json::from_slice(&body.bytes).map_err(|error| {
+    let json: Value = json::read(&String::from_utf8_lossy(without_mark(&body.bytes))).map_err(|error| {
         let kind = if head.kind.is_empty() { "no type" } else { &head.kind };
         promised(format!("wanted JSON, got {kind} ({error})"))
     })?;
@@ -132,10 +156,15 @@ pub(super) fn succeeded(
     Ok(Outcome::ok(mask.hide(text)))
 }
 
+/// A text without the byte order mark that some programs put in front.
+fn without_mark(bytes: &[u8]) -> &[u8] {
+    bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(bytes)
+}
+
 /// The body as text, without secrets. Of one that is no text only its type and size.
 fn said(head: &AnswerHead, body: &CollectedBody, mask: &Mask) -> String {
     let kind = if head.kind.is_empty() { "unknown type" } else { &head.kind };
-    let text = match std::str::from_utf8(&body.bytes) {
+    let text = match std::str::from_utf8(without_mark(&body.bytes)) {
         Ok(text) => text.to_owned(),
         // The end may have been cut within a character.
         Err(_) if is_text(&head.kind.to_ascii_lowercase()) || body.is_cut && !body.bytes.contains(&0) => {
@@ -176,7 +205,12 @@ mod tests {
     fn the_time_to_wait_is_read_in_both_forms() {
         let now = "2026-11-21T14:03:05Z".parse().unwrap();
         let check = |said: &str, wanted: &str| {
-            let head = AnswerHead { status: 429, kind: String::new(), retry_after: Some(said.into()) };
+            let head = AnswerHead {
+                status: 429,
+                kind: String::new(),
+                retry_after: Some(said.into()),
+                before: Before::Nothing,
+            };
             assert_eq!(retry(&head, now), format!("it may be asked again {wanted}"), "{said}");
         };
         check("30", "in 30 s");

@@ -11,9 +11,10 @@ use agent::call::Outcome;
 use agent::changes::Inward;
 use agent::limits;
 use agent::port::{BoxFuture, Done, Tool, ToolContext, ToolError, ToolSpec};
+use agent::quote::{visible, visible_json};
 use serde_json::Value;
 
-pub(crate) use self::answer::{AnswerHead, is_text, refusal, unknown};
+pub(crate) use self::answer::{AnswerHead, is_text, refusal, retry_after, unknown};
 use crate::arguments::Checker;
 use crate::connector::Connector;
 use crate::declare::{self, Declaration, DeclarationMistake, HttpDeclaration};
@@ -49,13 +50,13 @@ impl HttpTool {
         };
         let spec = ToolSpec {
             name: declaration.name.clone(),
-            description: declaration.description.trim().to_owned(),
-            schema: Arc::new(declaration.input.clone()),
+            description: visible(declaration.description.trim()),
+            schema: Arc::new(visible_json(&declaration.input)),
             effect: declaration.effect,
             visible: declaration.visible,
             timeout: declaration.timeout,
             asynchronous: declaration.asynchronous,
-            version: declaration.schema_hash(),
+            version: declaration.version(),
             labels: declaration.labels(),
             worker: None,
             foreign: false,

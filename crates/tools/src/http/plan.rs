@@ -33,6 +33,7 @@ struct Draft {
 
 enum Body {
     Json(serde_json::Value),
+    Form(serde_json::Value),
     Text(String, Slot),
 }
 
@@ -68,9 +69,9 @@ fn draft(http: &HttpDeclaration, context: &Value) -> Result<Draft, String> {
     let url = url(&http.url, context).map_err(at("url"))?;
     let mut query = Vec::new();
     for (name, source) in &http.query {
-        let value = template::value(source, Slot::Value, context).and_then(|value| texts(value.as_ref()));
-        let values = value.map_err(at(&format!("query.{name}")))?;
-        query.extend(values.into_iter().map(|value| (name.clone(), value)));
+        let value =
+            template::value(source, Slot::Value, context).and_then(|value| pairs(name, value.as_ref()));
+        query.extend(value.map_err(at(&format!("query.{name}")))?);
     }
     let mut headers = Vec::new();
     for (name, source) in &http.headers {
@@ -80,18 +81,29 @@ fn draft(http: &HttpDeclaration, context: &Value) -> Result<Draft, String> {
             headers.push((name.clone(), template::scalar(&value).map_err(at)?));
         }
     }
-    let body = match (&http.json, &http.body) {
-        (Some(json), _) => {
-            let mut room = limits::TEMPLATE_OUTPUT_MAX_BYTES;
-            let written = json_body(json, context, &mut room).map_err(at("json"))?;
+    let structured = |source, key| {
+        let mut room = limits::TEMPLATE_OUTPUT_MAX_BYTES;
+        json_body(source, context, &mut room).map_err(at(key)).map(Option::unwrap_or_default)
+    };
+    let body = match (&http.json, &http.form, &http.body) {
+        (Some(json), ..) => {
+            let written = structured(json, "json")?;
             add_header(&mut headers, "content-type", "application/json");
-            Some(Body::Json(written.unwrap_or_default()))
+            Some(Body::Json(written))
         }
-        (None, Some(source)) => {
+        (None, Some(form), _) => {
+            let written = structured(form, "form")?;
+            if !written.is_object() && !written.is_null() {
+                return Err(at("form")("wanted an object: a form has named fields".to_owned()));
+            }
+            add_header(&mut headers, "content-type", "application/x-www-form-urlencoded");
+            Some(Body::Form(written))
+        }
+        (None, None, Some(source)) => {
             let slot = body_slot(http);
             Some(Body::Text(template::text(source, slot, context).map_err(at("body"))?, slot))
         }
-        (None, None) => None,
+        (None, None, None) => None,
     };
     if http.outcome.is_some() {
         add_header(&mut headers, "accept", "application/json");
@@ -126,13 +138,16 @@ fn url(source: &str, context: &Value) -> Result<Url, String> {
     Ok(url)
 }
 
-/// The texts of a parameter: none if it is absent, several for a list.
-fn texts(value: Option<&Value>) -> Result<Vec<String>, String> {
+/// The pairs of a parameter: none if it is absent, several for a list or an object.
+fn pairs(name: &str, value: Option<&Value>) -> Result<Vec<(String, String)>, String> {
     let Some(value) = value.filter(|value| !value.is_none()) else { return Ok(Vec::new()) };
-    if value.kind() != ValueKind::Seq {
-        return template::scalar(value).map(|text| vec![text]);
+    if !matches!(value.kind(), ValueKind::Seq | ValueKind::Iterable | ValueKind::Map) {
+        return template::scalar(value).map(|text| vec![(name.to_owned(), text)]);
     }
-    value.try_iter().map_err(|error| error.to_string())?.map(|item| template::scalar(&item)).collect()
+    let value = serde_json::to_value(value).map_err(|error| error.to_string())?;
+    let mut found = Vec::new();
+    template::form::pairs(Some(name), &value, &mut found);
+    Ok(found)
 }
 
 /// JSON with its texts written; `None` for a text that is a single absent argument. `room` is what they may still take.
@@ -179,7 +194,7 @@ async fn open(
     let pairs = draft.query.iter().chain(&draft.headers);
     pairs.for_each(|(_, value)| named.extend(template::names(value)));
     match &draft.body {
-        Some(Body::Json(json)) => named.extend(template::names(&json.to_string())),
+        Some(Body::Json(json) | Body::Form(json)) => named.extend(template::names(&json.to_string())),
         Some(Body::Text(text, _)) => named.extend(template::names(text)),
         None => {}
     }
@@ -214,6 +229,11 @@ fn write(
         Some(Body::Json(mut json)) => {
             fill_json(&mut json, &fill)?;
             request.body(json.to_string())
+        }
+        Some(Body::Form(mut form)) => {
+            fill_json(&mut form, &fill)?;
+            let form = if form.is_null() { serde_json::Map::new().into() } else { form };
+            request.body(template::form::written(&form)?)
         }
         Some(Body::Text(text, slot)) => {
             let encoded = |name: &str| value(name).map(|secret| encode(&secret, slot));

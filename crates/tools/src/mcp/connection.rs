@@ -5,12 +5,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use agent::id::CallId;
 use agent::limits;
 use rmcp::RoleClient;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ClientCapabilities, ClientConfig, ClientRequest,
     Implementation, JsonObject, PingRequest, ProtocolVersion, ReadResourceRequestParams,
-    ReadResourceResponse, ReadResourceResult,
+    ReadResourceResponse, ReadResourceResult, RequestMetaObject,
 };
 use rmcp::service::{
     ClientCacheConfig, ClientInitializeError, ClientLifecycleMode, Peer, RunningService, ServiceError,
@@ -33,9 +34,11 @@ use super::process::{Program, ServerProcess};
 use super::reading::UNREADABLE;
 use super::values;
 use super::web::{WebClient, WebFailure};
-use crate::child::Wall;
 use crate::connector::{AllowList, Connector};
 use crate::secret::{Mask, Secrets};
+
+/// Where the id of a call stands in `_meta`: the same if the call is repeated.
+const CALL_KEY: &str = "vivarium/idempotency-key";
 
 /// What a connection is opened with.
 pub(super) struct Opening<'a> {
@@ -45,7 +48,6 @@ pub(super) struct Opening<'a> {
     pub(super) secrets: &'a dyn Secrets,
     pub(super) home: &'a Path,
     pub(super) host: &'a McpHost,
-    pub(super) wall: Option<&'a Wall>,
     pub(super) limits: McpLimits,
     pub(super) number: u64,
 }
@@ -91,19 +93,17 @@ impl Connection {
         let (values, mask) = values::open(values, opening.secrets).await.map_err(failed)?;
         let (mask, gate) = (Arc::new(mask), Gate::new(server));
         let (service, process) = match (&config.command, &config.url) {
-            (Some(command), _) => {
+            (Some(_), _) => {
                 let program = Program {
                     server,
-                    command,
+                    config,
                     env: &values,
                     home: opening.home,
-                    room: opening.host.room(opening.home, &config.write),
-                    wall: opening.wall,
-                    holder: &opening.host.holder,
+                    host: opening.host,
                     mask: Arc::clone(&mask),
                     gate: Arc::clone(&gate),
                 };
-                let (process, output, input) = ServerProcess::start(&program).map_err(failed)?;
+                let (process, output, input) = ServerProcess::start(&program).await.map_err(failed)?;
                 let lines = Lines::new(output, input, Arc::clone(&mask), Arc::clone(&gate));
                 (
                     serve(Gated { inner: lines, gate: Arc::clone(&gate) }, lifecycle, opening.limits.start)
@@ -246,9 +246,13 @@ impl Connection {
         &self,
         tool: &str,
         arguments: JsonObject,
+        call: &CallId,
         patience: Duration,
     ) -> Result<CallToolResult, Failure> {
-        let params = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
+        let mut params = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
+        let mut meta = RequestMetaObject::new();
+        meta.0.insert(CALL_KEY.to_owned(), call.0.clone().into());
+        params.meta = Some(meta);
         match self.answered(self.peer().call_tool_once(params), patience).await? {
             CallToolResponse::Complete(result) => Ok(result),
             _ => Err(self.wants_more()),

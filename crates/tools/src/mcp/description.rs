@@ -12,6 +12,11 @@ use crate::declare::{check_schema, hash_of};
 /// Name of the tool that reads resources, behind the name of the server.
 pub(super) const READ_RESOURCE: &str = "read_resource";
 
+/// Longest name of a tool that all vendors accept.
+const WIRE_NAME_BYTES: usize = 64;
+/// What stands for the end of a longer one.
+const NAME_HASH_CHARS: usize = 8;
+
 /// What a model is told about one tool of a server. An operator approves it; a call by a changed one is refused.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct McpDescription {
@@ -50,7 +55,7 @@ pub struct McpResource {
 
 impl McpDescription {
     fn new(name: String, description: String, schema: Value, reads_resources: bool) -> Self {
-        let hash = hash_of(&name, &description, &schema);
+        let hash = hash_of(&json!({"name": name, "description": description, "input": schema}));
         Self { name, description, schema, hash, reads_resources }
     }
 
@@ -94,10 +99,16 @@ impl McpListing {
     }
 }
 
-/// The name by which models call a tool: `SERVER__TOOL` in the characters that vendors accept.
+/// The name by which models call a tool: `SERVER__TOOL` in the characters that vendors accept. Of a longer one the end is a
+/// hash, so that names which differ only there differ still.
 pub(super) fn wire_name(server: &str, tool: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
-    format!("{server}{SERVER_END}{tool}").chars().map(plain).take(64).collect()
+    let name: String = format!("{server}{SERVER_END}{tool}").chars().map(plain).collect();
+    if name.len() <= WIRE_NAME_BYTES {
+        return name;
+    }
+    let hash = hash_of(&tool);
+    format!("{}_{}", &name[..WIRE_NAME_BYTES - 1 - NAME_HASH_CHARS], &hash[..NAME_HASH_CHARS])
 }
 
 #[cfg(test)]
@@ -157,6 +168,8 @@ mod tests {
     #[test]
     fn names_become_what_vendors_accept() {
         assert_eq!(wire_name("files", "read.file/ä b"), "files__read_file___b");
-        assert_eq!(wire_name("s", &"x".repeat(100)).len(), 64);
+        let long = |end: &str| wire_name("s", &format!("{}{end}", "x".repeat(100)));
+        assert_eq!((long("a").len(), long("a") == long("b"), long("a") == long("a")), (64, false, true));
+        assert_eq!(wire_name("s", &"x".repeat(61)), format!("s__{}", "x".repeat(61)));
     }
 }

@@ -1,6 +1,7 @@
 //! Where the processes of MCP servers run: behind one wall, each in a home of its own that lasts, so that what a server has
 //! downloaded is still there at its next start.
 
+use std::ffi::OsString;
 use std::fs::{DirBuilder, Permissions, set_permissions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
@@ -8,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use tokio::sync::OnceCell;
 
-use crate::child::{Holder, Room, Wall};
+use crate::child::{HeldCommand, Holder, Room, Wall, search_path};
 
 /// Only its owner may look into a home.
 const HOME_MODE: u32 = 0o700;
@@ -16,7 +17,7 @@ const HOME_MODE: u32 = 0o700;
 /// What all servers of a machine have in common.
 pub struct McpHost {
     /// What holds their processes.
-    pub(super) holder: Holder,
+    holder: Holder,
     /// What a process must not see.
     hidden: Vec<PathBuf>,
     /// The folder of their homes.
@@ -35,8 +36,28 @@ impl McpHost {
         self.wall.get_or_init(|| Wall::find(&self.holder)).await.as_ref()
     }
 
-    pub(super) fn room<'a>(&'a self, home: &'a Path, writable: &'a [PathBuf]) -> Room<'a> {
-        Room { home: Some(home), writable, hidden: &self.hidden }
+    /// What runs a program in this home, behind the wall if there is one, with few variables.
+    pub(super) async fn command(
+        &self,
+        command: &[OsString],
+        home: &Path,
+        writable: &[PathBuf],
+    ) -> io::Result<HeldCommand> {
+        let mut held = match self.wall().await {
+            Some(wall) => {
+                wall.command(&Room { home: Some(home), writable, hidden: &self.hidden }, command)?
+            }
+            None => {
+                let (name, arguments) = command.split_first().ok_or(io::ErrorKind::InvalidInput)?;
+                let mut held = self.holder.command(name)?;
+                held.args(arguments);
+                held
+            }
+        };
+        held.env_clear().current_dir(home).process_group(0);
+        held.env("PATH", search_path()).env("HOME", home);
+        held.env("LANG", std::env::var_os("LANG").unwrap_or_else(|| "C.UTF-8".into()));
+        Ok(held)
     }
 
     /// The home of a server, which only this user may look into. It stays when the server ends.

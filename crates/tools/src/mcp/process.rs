@@ -13,9 +13,11 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
+use super::config::McpServerConfig;
 use super::gate::{Gate, lock};
+use super::host::McpHost;
 use super::values::OpenedValue;
-use crate::child::{HeldChild, HeldCommand, Holder, Room, Wall, search_path};
+use crate::child::HeldChild;
 use crate::secret::Mask;
 
 /// How long an end of the output may come before the end of the process, or after it.
@@ -24,36 +26,21 @@ const EXIT_WAIT: Duration = Duration::from_millis(200);
 /// What a process is started with.
 pub(super) struct Program<'a> {
     pub(super) server: &'a str,
-    pub(super) command: &'a [String],
+    pub(super) config: &'a McpServerConfig,
     pub(super) env: &'a [OpenedValue],
     pub(super) home: &'a Path,
-    pub(super) room: Room<'a>,
-    pub(super) wall: Option<&'a Wall>,
-    pub(super) holder: &'a Holder,
+    pub(super) host: &'a McpHost,
     pub(super) mask: Arc<Mask>,
     pub(super) gate: Arc<Gate>,
 }
 
 impl Program<'_> {
-    fn command(&self) -> io::Result<HeldCommand> {
-        let (name, arguments) = self.command.split_first().ok_or(io::ErrorKind::InvalidInput)?;
-        let mut command = match self.wall {
-            Some(wall) => {
-                let command: Vec<_> = self.command.iter().map(Into::into).collect();
-                wall.command(&self.room, &command)?
-            }
-            None => {
-                let mut command = self.holder.command(name)?;
-                command.args(arguments);
-                command
-            }
-        };
-        command.env_clear().current_dir(self.home);
-        command.env("PATH", search_path()).env("HOME", self.home);
-        command.env("LANG", std::env::var_os("LANG").unwrap_or_else(|| "C.UTF-8".into()));
+    async fn start(&self, words: &[String]) -> io::Result<HeldChild> {
+        let words: Vec<_> = words.iter().map(Into::into).collect();
+        let mut command = self.host.command(&words, self.home, &self.config.write).await?;
         command.envs(self.env.iter().map(|variable| (&variable.name, &variable.value)));
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
-        Ok(command)
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.spawn()
     }
 }
 
@@ -70,10 +57,10 @@ pub(super) struct ServerProcess {
 
 impl ServerProcess {
     /// Starts it. The error is for people, and names no secret.
-    pub(super) fn start(program: &Program<'_>) -> Result<(Self, ChildStdout, ChildStdin), String> {
-        let name = program.command.first().ok_or("no program is named")?;
-        let started = program.command().and_then(|mut command| command.spawn());
-        let mut child = started.map_err(|error| match error.kind() {
+    pub(super) async fn start(program: &Program<'_>) -> Result<(Self, ChildStdout, ChildStdin), String> {
+        let words = program.config.command.as_deref().unwrap_or_default();
+        let name = words.first().ok_or("no program is named")?;
+        let mut child = program.start(words).await.map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => {
                 format!("there is no program `{name}`\nhint: install it, or give its whole path")
             }

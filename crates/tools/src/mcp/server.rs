@@ -234,10 +234,10 @@ impl McpServer {
         context: &ToolContext<'_>,
     ) -> Result<(CallToolResult, Arc<Mask>), Failure> {
         let _place = self.turns.take(self.name(), context.now).await.map_err(Failure::not_sent)?;
-        let first = self.call_once(tool, arguments, patience, context.gate).await;
+        let first = self.call_once(tool, arguments, patience, context).await;
         match first {
             Err(failure) if failure.known == Known::Expired => {
-                self.call_once(tool, arguments, patience, context.gate).await
+                self.call_once(tool, arguments, patience, context).await
             }
             other => other,
         }
@@ -248,7 +248,7 @@ impl McpServer {
         tool: &McpDescription,
         arguments: &JsonObject,
         patience: Duration,
-        gate: &dyn CallGate,
+        context: &ToolContext<'_>,
     ) -> Result<(CallToolResult, Arc<Mask>), Failure> {
         let connection = self.connection().await?;
         let checked = connection.check(tool).await;
@@ -257,8 +257,8 @@ impl McpServer {
             self.note(&connection, Some(&failure)).await;
             return Err(Failure { known: failure.known.before_call(), ..failure });
         }
-        may_begin(gate).await?;
-        let result = connection.call(&tool.name, arguments.clone(), patience).await;
+        may_begin(context.gate).await?;
+        let result = connection.call(&tool.name, arguments.clone(), context.call, patience).await;
         self.note(&connection, result.as_ref().err()).await;
         Ok((result?, Arc::clone(&connection.mask)))
     }
@@ -335,10 +335,7 @@ impl Parts {
             );
             return Err(Failure::not_sent(why));
         }
-        let (home, wall) = match &self.config.command {
-            Some(_) => (Some(self.home()?), self.host.wall().await),
-            None => (None, None),
-        };
+        let home = self.config.command.as_ref().map(|_| self.home()).transpose()?;
         let opening = Opening {
             server: &self.name,
             config: &self.config,
@@ -346,7 +343,6 @@ impl Parts {
             secrets: self.secrets.as_ref(),
             home: home.as_deref().unwrap_or(Path::new("/")),
             host: &self.host,
-            wall,
             limits: self.limits,
             number: self.connections.fetch_add(1, Ordering::Relaxed),
         };

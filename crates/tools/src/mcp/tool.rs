@@ -6,13 +6,14 @@ use std::sync::{Arc, OnceLock};
 use agent::call::{Effect, Outcome};
 use agent::changes::Inward;
 use agent::port::{BoxFuture, Done, Tool, ToolContext, ToolError, ToolSpec};
+use agent::quote::{visible, visible_json};
 use serde_json::Value;
 
 use super::answer;
 use super::description::{McpDescription, wire_name};
 use super::server::McpServer;
 use crate::arguments::Checker;
-use crate::declare::{Declaration, McpDeclaration, ToolKind, ToolLabel, check_schema};
+use crate::declare::{Declaration, McpDeclaration, ToolKind, ToolLabel, check_schema, hash_of};
 use crate::turn::Turns;
 
 /// A tool of an MCP server.
@@ -35,13 +36,13 @@ impl McpTool {
         let usual = if approved.reads_resources { Effect::ReadOnly } else { config.effect };
         let spec = ToolSpec {
             name,
-            description: approved.description.clone(),
-            schema: Arc::new(approved.schema.clone()),
+            description: visible(&approved.description),
+            schema: Arc::new(visible_json(&approved.schema)),
             effect: own.effect.unwrap_or(usual),
             visible: false,
             timeout: own.timeout.unwrap_or(config.timeout),
             asynchronous: false,
-            version: approved.hash.clone(),
+            version: version(&server, &approved),
             labels: config.labels(&approved.name),
             worker: None,
             foreign: config.labels(&approved.name).has(ToolLabel::Outside),
@@ -89,6 +90,11 @@ impl McpTool {
             Err(failure) => failure.outcome(self.spec.effect),
         }
     }
+}
+
+/// The version that approvals and rules bind: where the call goes, what the server may do, and what it says of the tool.
+fn version(server: &McpServer, approved: &McpDescription) -> String {
+    hash_of(&(server.name(), server.config(), approved))
 }
 
 impl Tool for McpTool {

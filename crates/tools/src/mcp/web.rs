@@ -13,7 +13,7 @@ use futures_util::StreamExt as _;
 use futures_util::stream::{self, BoxStream};
 use reqwest::Method;
 use reqwest::header::{HeaderName, HeaderValue};
-use rmcp::model::{ClientJsonRpcMessage, RequestId, ServerJsonRpcMessage};
+use rmcp::model::{ClientJsonRpcMessage, ClientRequest, RequestId, ServerJsonRpcMessage};
 use rmcp::transport::common::client_side_sse::ExponentialBackoff;
 use rmcp::transport::streamable_http_client::{
     StreamableHttpClient, StreamableHttpClientTransport, StreamableHttpClientTransportConfig,
@@ -30,6 +30,8 @@ use crate::json;
 use crate::secret::Mask;
 
 const SESSION: &str = "mcp-session-id";
+const OLD_TRANSPORT: &str = "\nhint: this is an address of the old transport (HTTP with SSE), which is not spoken here; ask its \
+                             operator for the one of streamable HTTP, which often ends in `/mcp`";
 /// An id of an event is sent back as a header.
 const EVENT_ID_MAX_BYTES: usize = 1024;
 
@@ -48,6 +50,8 @@ struct Asked {
     /// `None` for what has no answer.
     id: Option<RequestId>,
     is_in_session: bool,
+    /// Whether it is the first request of a connection.
+    is_first: bool,
 }
 
 impl Asked {
@@ -142,8 +146,19 @@ impl WebClient {
         let text = if said.is_empty() { String::new() } else { format!(": {said}") };
         // A gateway lost the server's answer; the server may have done what was asked.
         let known = if matches!(status, 502 | 504) { Known::Lost } else { Known::Answered };
-        let text = format!("the server refused with status {status}{text}");
+        let mut text = format!("the server refused with status {status}{text}");
+        if asked.is_first && matches!(status, 400 | 404 | 405) && self.is_of_old_transport().await {
+            text.push_str(OLD_TRANSPORT);
+        }
         Err(WebError::Client(WebFailure { text, known }))
+    }
+
+    /// Whether the address is one of the transport before streamable HTTP: there a stream of events comes first.
+    async fn is_of_old_transport(&self) -> bool {
+        let accept = (HeaderName::from_static("accept"), HeaderValue::from_static("text/event-stream"));
+        let headers = HashMap::from([accept]);
+        let answer = self.send(Method::GET, None, None, &headers, TrafficLimits::default()).await;
+        answer.is_ok_and(|answer| answer.status == 200 && kind(&answer) == "text/event-stream")
     }
 
     fn events(&self, body: IncomingBody) -> BoxStream<'static, Result<Sse, SseError>> {
@@ -202,11 +217,13 @@ impl StreamableHttpClient for WebClient {
     ) -> Result<StreamableHttpPostResponse, WebError> {
         let kinds = HeaderValue::from_static("application/json, text/event-stream");
         headers.insert(HeaderName::from_static("accept"), kinds);
-        let id = match &message {
-            ClientJsonRpcMessage::Request(request) => Some(request.id.clone()),
-            _ => None,
+        let (id, is_first) = match &message {
+            ClientJsonRpcMessage::Request(request) => {
+                (Some(request.id.clone()), matches!(request.request, ClientRequest::InitializeRequest(_)))
+            }
+            _ => (None, false),
         };
-        let asked = Asked { id, is_in_session: session.is_some() };
+        let asked = Asked { id, is_in_session: session.is_some(), is_first };
         let body = serde_json::to_vec(&message)?;
         let call = Duration::from_millis(limits::LATE_MS);
         let answer =

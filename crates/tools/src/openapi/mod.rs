@@ -1,9 +1,12 @@
 //! Declarations of HTTP tools from an OpenAPI document (3.0 and 3.1, JSON): one for each operation that is asked for.
 //!
-//! Path, query and header parameters and the fields of a JSON body become the arguments of one tool. This module reads
-//! no files and fetches nothing, and it must not know how a tool is run.
+//! Path, query and header parameters and the fields of a body become the arguments of one tool. What cannot be declared is
+//! refused, or named if it may be left out. This module reads no files and fetches nothing, and it must not know how a
+//! tool is run.
 
+mod body;
 mod operation;
+mod parameter;
 mod schema;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,15 +32,24 @@ pub struct OpenApiImport<'a> {
     pub server: Option<&'a str>,
 }
 
-/// Declares the operations of a document, in the order in which they are named. The key of a mistake is the id of its
-/// operation; the list of mistakes is never empty.
+/// What was imported.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct OpenApiTools {
+    /// The tools, in the order in which their operations are named.
+    pub tools: Vec<Declaration>,
+    /// What they leave out because it cannot be declared; the key is the id of the operation.
+    pub left_out: Vec<DeclarationMistake>,
+}
+
+/// Declares the operations of a document. The key of a mistake is the id of its operation; the list of mistakes is never
+/// empty.
 pub fn import_openapi(
     document: &[u8],
     import: &OpenApiImport<'_>,
-) -> Result<Vec<Declaration>, Vec<DeclarationMistake>> {
+) -> Result<OpenApiTools, Vec<DeclarationMistake>> {
     let document = read(document).map_err(|why| vec![mistake(None, why)])?;
     let operations = operations(&document);
-    let (mut found, mut mistakes) = (Vec::new(), Vec::new());
+    let (mut found, mut mistakes) = (OpenApiTools::default(), Vec::new());
     if import.only.is_empty() || import.only.len() > limits::OPENAPI_OPERATIONS_MAX {
         let max = limits::OPENAPI_OPERATIONS_MAX;
         let why = format!("wanted the ids of 1 to {max} operations, got {}", import.only.len());
@@ -45,12 +57,16 @@ pub fn import_openapi(
     }
     let mut names = BTreeSet::new();
     for id in import.only {
+        let mut left_out = Vec::new();
         let declared = match operations.get(id.as_str()) {
-            Some(operation) => operation.declare(&document, import.server),
+            Some(operation) => operation.declare(&document, import.server, &mut left_out),
             None => Err(vec![unknown(id, &operations)]),
         };
         match declared {
-            Ok(declaration) if names.insert(declaration.name.clone()) => found.push(declaration),
+            Ok(declaration) if names.insert(declaration.name.clone()) => {
+                found.tools.push(declaration);
+                found.left_out.extend(left_out.into_iter().map(|why| mistake(Some(id), why)));
+            }
             Ok(declaration) => {
                 let why = format!("another operation becomes a tool named `{}` already", declaration.name);
                 mistakes.push(mistake(Some(id), why));
@@ -70,6 +86,7 @@ fn read(document: &[u8]) -> Result<Value, String> {
     if document.len() > max {
         return Err(format!("wanted an OpenAPI document of at most {max} bytes, got {}", document.len()));
     }
+    let document = document.strip_prefix("\u{feff}".as_bytes()).unwrap_or(document);
     let value: Value = serde_json::from_slice(document)
         .map_err(|error| format!("wanted an OpenAPI document as JSON, but: {error}"))?;
     let version = value["openapi"].as_str().unwrap_or_default();

@@ -8,7 +8,8 @@ use agent::limits;
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 
-use super::schema::{Copier, beginning, fields, followed};
+use super::schema::{Copier, beginning, followed};
+use super::{body, parameter};
 use crate::declare::{self, Declaration, HttpDeclaration};
 
 /// Longest name of a tool.
@@ -24,14 +25,14 @@ pub(super) struct Operation<'a> {
 
 /// The arguments of a tool while they are gathered.
 #[derive(Default)]
-struct Arguments<'a> {
+pub(super) struct Arguments<'a> {
     /// Name, schema, description, whether it is required.
     found: Vec<(String, &'a Value, Option<&'a str>, bool)>,
 }
 
 impl<'a> Arguments<'a> {
     /// Adds an argument and returns its name, which templates can use. A name that is taken gets this word before it.
-    fn add(
+    pub(super) fn add(
         &mut self,
         name: &str,
         word: &str,
@@ -75,14 +76,15 @@ impl<'a> Arguments<'a> {
 }
 
 impl<'a> Operation<'a> {
-    /// The declaration, or what stands in its way.
+    /// The declaration, or what stands in its way. What cannot be declared and may be left out is added to `left_out`.
     pub(super) fn declare(
         &self,
         document: &'a Value,
         server: Option<&str>,
+        left_out: &mut Vec<String>,
     ) -> Result<Declaration, Vec<String>> {
         let mut arguments = Arguments::default();
-        let built = self.request(document, server, &mut arguments);
+        let built = self.request(document, server, &mut arguments, left_out);
         let http = built.map_err(|why| vec![why])?;
         let declaration = Declaration {
             name: self.name(),
@@ -136,43 +138,17 @@ impl<'a> Operation<'a> {
         document: &'a Value,
         server: Option<&str>,
         arguments: &mut Arguments<'a>,
+        left_out: &mut Vec<String>,
     ) -> Result<HttpDeclaration, String> {
         let mut http = HttpDeclaration { method: self.method.to_uppercase(), ..HttpDeclaration::default() };
         let mut path = self.path.to_owned();
-        for parameter in self.parameters(document) {
-            let name = parameter["name"].as_str().unwrap_or_default();
-            let place = parameter["in"].as_str().unwrap_or_default();
-            let required = place == "path" || parameter["required"] == true;
-            let schema = schema_of(document, parameter);
-            let is_object = followed(document, schema)["type"] == "object";
-            let ignored =
-                ["accept", "content-type", "authorization"].contains(&name.to_ascii_lowercase().as_str());
-            match place {
-                "path" | "query" | "header" if is_object && required => {
-                    return Err(format!(
-                        "the parameter `{name}` is an object, which cannot be written into a {place}"
-                    ));
-                }
-                "query" | "header" if is_object || place == "header" && ignored => continue,
-                "path" | "query" | "header" => {}
-                _ if required => {
-                    return Err(format!("the parameter `{name}` is a {place}, which cannot be declared"));
-                }
-                _ => continue,
-            }
-            let argument = arguments.add(name, place, schema, parameter["description"].as_str(), required);
-            let template = if parameter["explode"] == false {
-                format!("{{{{ {argument} | join(',') if {argument} is defined }}}}")
-            } else {
-                format!("{{{{ {argument} }}}}")
-            };
-            match place {
-                "path" => path = path.replace(&format!("{{{name}}}"), &template),
-                "query" => drop(http.query.insert(name.to_owned(), template)),
-                _ => drop(http.headers.insert(name.to_owned(), template)),
+        for given in self.parameters(document) {
+            match parameter::write(document, given, arguments, &mut http, &mut path) {
+                Err(why) if parameter::is_required(given) => return Err(why),
+                written => left_out.extend(written.err()),
             }
         }
-        self.body(document, arguments, &mut http)?;
+        left_out.extend(body::write(document, self.operation, arguments, &mut http)?);
         self.security(document, &mut http)?;
         http.headers.entry("accept".to_owned()).or_insert_with(|| "application/json".to_owned());
         http.url = format!("{}{path}", self.server(document, server)?);
@@ -193,42 +169,6 @@ impl<'a> Operation<'a> {
             }
         }
         found
-    }
-
-    /// Each field of a JSON body becomes an argument; a body without fields is one argument.
-    fn body(
-        &self,
-        document: &'a Value,
-        arguments: &mut Arguments<'a>,
-        http: &mut HttpDeclaration,
-    ) -> Result<(), String> {
-        let body = followed(document, &self.operation["requestBody"]);
-        let Some(content) = body["content"].as_object() else { return Ok(()) };
-        let is_required = body["required"] == true;
-        let is_json = |kind: &str| kind.starts_with("application/json") || kind.contains("+json");
-        let Some((_, media)) = content.iter().find(|(kind, _)| is_json(kind)) else {
-            let kinds = content.keys().map(String::as_str).collect::<Vec<_>>().join("`, `");
-            let why = format!("it takes `{kinds}` as its body, and only JSON can be declared");
-            return if is_required { Err(why) } else { Ok(()) };
-        };
-        let (fields, required) = fields(document, &media["schema"]);
-        if fields.is_empty() {
-            let argument =
-                arguments.add("body", "body", &media["schema"], body["description"].as_str(), is_required);
-            http.json = Some(Value::String(format!("{{{{ {argument} }}}}")));
-            return Ok(());
-        }
-        let mut json = Map::new();
-        for (name, schema) in fields {
-            if json.contains_key(name) {
-                continue;
-            }
-            let is_required = is_required && required.contains(&name.as_str());
-            let argument = arguments.add(name, "body", schema, None, is_required);
-            json.insert(name.clone(), Value::String(format!("{{{{ {argument} }}}}")));
-        }
-        http.json = Some(Value::Object(json));
-        Ok(())
     }
 
     /// The first way of proving who asks: its secrets are named after the schemes.
@@ -285,14 +225,5 @@ impl<'a> Operation<'a> {
             ));
         }
         Ok(url.trim_end_matches('/').to_owned())
-    }
-}
-
-/// The schema of a parameter.
-fn schema_of<'a>(document: &'a Value, parameter: &'a Value) -> &'a Value {
-    let by_content = || parameter["content"].as_object().and_then(|content| content.values().next());
-    match parameter.get("schema") {
-        Some(schema) => schema,
-        None => by_content().map_or(&document["null"], |media| &media["schema"]),
     }
 }

@@ -19,6 +19,19 @@ const COPIED: &[&str] = &[
     "format",
 ];
 
+/// Keywords that allow an object more fields than its `properties` name.
+const ELSEWHERE: [&str; 4] = ["patternProperties", "allOf", "anyOf", "oneOf"];
+
+/// A part of `allOf`: the fields of the others are allowed beside its own.
+fn opened(mut part: Value) -> Value {
+    if part["additionalProperties"] == false
+        && let Some(map) = part.as_object_mut()
+    {
+        map.shift_remove("additionalProperties");
+    }
+    part
+}
+
 /// The value to which a reference leads; the value itself if it is none. `null` if it leads nowhere.
 pub(super) fn followed<'a>(document: &'a Value, value: &'a Value) -> &'a Value {
     let mut value = value;
@@ -78,8 +91,15 @@ impl<'a> Copier<'a> {
                 ("properties", Value::Object(fields)) => self.properties(fields),
                 ("items", value) => self.copy(value),
                 ("additionalProperties", Value::Object(_)) => self.copy(value),
+                // Others than the fields that stand here can be in what is not copied, or in a part beside it.
+                ("additionalProperties", Value::Bool(false))
+                    if ELSEWHERE.iter().any(|key| map.contains_key(*key)) =>
+                {
+                    continue;
+                }
                 ("additionalProperties", Value::Bool(_)) | ("required", Value::Array(_)) => value.clone(),
-                ("anyOf" | "oneOf" | "allOf", Value::Array(parts)) => {
+                ("allOf", Value::Array(parts)) => parts.iter().map(|part| opened(self.copy(part))).collect(),
+                ("anyOf" | "oneOf", Value::Array(parts)) => {
                     parts.iter().map(|part| self.copy(part)).collect()
                 }
                 (key, value) if COPIED.contains(&key) => value.clone(),
@@ -108,21 +128,90 @@ impl<'a> Copier<'a> {
     }
 }
 
-/// The fields of an object, those of its `allOf` included, and which of them are required.
-pub(super) fn fields<'a>(
-    document: &'a Value,
-    schema: &'a Value,
-) -> (Vec<(&'a String, &'a Value)>, Vec<&'a str>) {
-    let (mut fields, mut required) = (Vec::new(), Vec::new());
+/// What kind of value a schema is for, as far as it says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Shape {
+    Object,
+    List,
+    Other,
+}
+
+/// See [`Shape`].
+pub(super) fn shape(document: &Value, schema: &Value) -> Shape {
     let mut parts = vec![followed(document, schema)];
     for _ in 0..limits::OPENAPI_REFS_MAX {
         let Some(part) = parts.pop() else { break };
-        fields.extend(part["properties"].as_object().into_iter().flatten());
-        required.extend(part["required"].as_array().into_iter().flatten().filter_map(Value::as_str));
+        let is = |kind: &str| {
+            part["type"] == kind
+                || part["type"].as_array().is_some_and(|kinds| kinds.iter().any(|other| other == kind))
+        };
+        if is("object") || part["properties"].is_object() {
+            return Shape::Object;
+        }
+        if is("array") {
+            return Shape::List;
+        }
         parts.extend(part["allOf"].as_array().into_iter().flatten().map(|part| followed(document, part)));
     }
-    fields.retain(|(_, schema)| followed(document, schema)["readOnly"] != true);
-    (fields, required)
+    Shape::Other
+}
+
+/// The fields of an object, each with its name and schema, and the names of those that are required.
+pub(super) type Fields<'a> = (Vec<(&'a String, &'a Value)>, Vec<&'a str>);
+
+/// The fields of an object, those of its `allOf` included; `None` if it can have others than those, or depends on which it has:
+/// then it is described only as a whole.
+pub(super) fn fields<'a>(document: &'a Value, schema: &'a Value) -> Option<Fields<'a>> {
+    let (mut fields, mut required): Fields<'a> = Default::default();
+    let mut parts = vec![followed(document, schema)];
+    for _ in 0..limits::OPENAPI_REFS_MAX {
+        let Some(part) = parts.pop() else {
+            fields.retain(|(_, schema)| followed(document, schema)["readOnly"] != true);
+            return Some((fields, required));
+        };
+        for (key, value) in part.as_object()? {
+            match (key.as_str(), value) {
+                ("properties", Value::Object(named)) => {
+                    for (name, schema) in named {
+                        match fields.iter().find(|(known, _)| *known == name) {
+                            None => fields.push((name, schema)),
+                            Some((_, known)) if *known == schema => {}
+                            Some(_) => return None,
+                        }
+                    }
+                }
+                ("required", Value::Array(names)) => required.extend(names.iter().filter_map(Value::as_str)),
+                ("allOf", Value::Array(inner)) => {
+                    parts.extend(inner.iter().rev().map(|part| followed(document, part)));
+                }
+                ("oneOf" | "anyOf", Value::Array(choices)) if choices.iter().all(only_requires) => {}
+                ("additionalProperties" | "unevaluatedProperties", Value::Bool(false)) => {}
+                ("type", kind)
+                    if kind == "object"
+                        || kind.as_array().is_some_and(|kinds| kinds.contains(&"object".into())) => {}
+                (
+                    "oneOf"
+                    | "anyOf"
+                    | "additionalProperties"
+                    | "unevaluatedProperties"
+                    | "patternProperties"
+                    | "type"
+                    | "enum"
+                    | "const"
+                    | "items",
+                    _,
+                ) => return None,
+                _ => {}
+            }
+        }
+    }
+    None
+}
+
+/// Whether a choice says nothing but which fields must be there, which the server checks.
+fn only_requires(choice: &Value) -> bool {
+    let says_little = |key: &String| matches!(key.as_str(), "required" | "title" | "description");
+    choice.as_object().is_some_and(|choice| choice.keys().all(says_little))
 }
 
 /// The beginning of a description, on one line.

@@ -124,6 +124,12 @@ fn find_at(text: &str, at: usize, form: &Form) -> Match {
     let mut otherwise = Match::Nothing;
     for (index, spellings) in form.characters.iter().enumerate() {
         let mut next = Vec::new();
+        if index > 0 {
+            // A program that wraps lines breaks a secret like any other word.
+            let behind = places.iter().filter_map(|place| behind_break(text.as_bytes(), *place));
+            let behind: Vec<usize> = behind.collect();
+            places.extend(behind);
+        }
         for place in places {
             let rest = &text.as_bytes()[place..];
             let is_end =
@@ -131,9 +137,9 @@ fn find_at(text: &str, at: usize, form: &Form) -> Match {
             if index >= CUT_MIN && spellings.iter().any(is_end) {
                 otherwise = Match::Beginning;
             }
-            let fits = spellings.iter().filter(|spelling| spelling.begins(rest, spelling.text.len()));
-            next.extend(fits.map(|spelling| place + spelling.text.len()));
+            next.extend(spellings.iter().filter_map(|spelling| spelling.end_at(text.as_bytes(), place)));
         }
+        next.sort_unstable();
         next.dedup();
         places = next;
         if places.is_empty() {
@@ -143,6 +149,28 @@ fn find_at(text: &str, at: usize, form: &Form) -> Match {
     places.into_iter().max().map_or(otherwise, Match::Until)
 }
 
+/// Where the text goes on behind a line break, in any of the forms in which programs write one.
+fn behind_break(text: &[u8], place: usize) -> Option<usize> {
+    let mut rest = &text[place..];
+    loop {
+        // The soft break of mails.
+        let start = rest
+            .strip_prefix(b"=")
+            .filter(|rest| rest.starts_with(b"\r") || rest.starts_with(b"\n"))
+            .unwrap_or(rest);
+        let found = BREAKS.iter().find_map(|known| {
+            let given = start.get(..known.len())?;
+            given.eq_ignore_ascii_case(known.as_bytes()).then(|| &start[known.len()..])
+        });
+        let Some(after) = found else { break };
+        // A folded line begins with white space.
+        let indent = after.iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
+        rest = &after[indent..];
+    }
+    let behind = text.len() - rest.len();
+    (behind > place).then_some(behind)
+}
+
 impl Spelling {
     fn exact(text: impl Into<String>) -> Self {
         Self { text: text.into(), any_case: false }
@@ -150,6 +178,20 @@ impl Spelling {
 
     fn any_case(text: String) -> Self {
         Self { text, any_case: true }
+    }
+
+    /// Where it ends if it stands there, perhaps with a line break in it.
+    fn end_at(&self, text: &[u8], mut place: usize) -> Option<usize> {
+        for (index, own) in self.text.bytes().enumerate() {
+            let fits = |place: usize| {
+                let given = text.get(place)?;
+                let same = if self.any_case { given.eq_ignore_ascii_case(&own) } else { *given == own };
+                same.then_some(place + 1)
+            };
+            let broken = || (index > 0).then(|| behind_break(text, place)).flatten();
+            place = fits(place).or_else(|| fits(broken()?))?;
+        }
+        Some(place)
     }
 
     /// Whether the first `length` bytes of both are the same.
@@ -168,6 +210,7 @@ impl Form {
             if let Some(first) = spelling.text.bytes().next() {
                 starts[usize::from(first)] = true;
                 starts[usize::from(first.to_ascii_uppercase())] |= spelling.any_case;
+                starts[usize::from(first.to_ascii_lowercase())] |= spelling.any_case;
             }
         }
         Self { characters, starts }
@@ -177,7 +220,7 @@ impl Form {
 /// The forms in which a secret can appear: itself, hexadecimal, and Base64 behind any bytes.
 fn forms(secret: &str) -> Vec<Form> {
     let hex = secret.bytes().map(|byte| vec![Spelling::any_case(format!("{byte:02x}"))]);
-    let mut forms = vec![Form::of(secret.chars().map(spellings).collect()), Form::of(hex.collect())];
+    let mut forms = vec![Form::of(secret.chars().map(in_any_case).collect()), Form::of(hex.collect())];
     for alphabet in [&alphabet::STANDARD, &alphabet::URL_SAFE] {
         for before in 0..3 {
             // Base64 has characters that URLs and JSON write differently.
@@ -187,8 +230,21 @@ fn forms(secret: &str) -> Vec<Form> {
     forms
 }
 
+/// How programs write the end of a line, also within JSON, URLs and HTML.
+const BREAKS: [&str; 11] =
+    ["\r\n", "\n", "\r", "\\r\\n", "\\n", "\\r", "%0d%0a", "%0a", "&#10;", "<br>", "<br/>"];
+
 /// How often an encoded text may be encoded again: a body that was JSON is often repeated as a text within JSON.
 const NESTED: u32 = 3;
+
+/// How servers write a character of a text that they may have put into capital or small letters.
+fn in_any_case(character: char) -> Vec<Spelling> {
+    let others = character.to_uppercase().chain(character.to_lowercase()).filter(|other| *other != character);
+    let mut found: Vec<Spelling> = [character].into_iter().chain(others).flat_map(spellings).collect();
+    // A letter that becomes two.
+    found.push(Spelling::exact(character.to_uppercase().to_string()));
+    found
+}
 
 /// How servers write a character: as it is, or encoded for a URL, JSON or HTML, also several times.
 fn spellings(character: char) -> Vec<Spelling> {
@@ -283,6 +339,44 @@ mod tests {
             assert!(hidden.contains("[secret sharp]") && !hidden.contains("CANARY"), "{text}: {hidden}");
         }
         assert!(format!("{mask:?}").len() < 12);
+    }
+
+    #[test]
+    fn a_secret_is_hidden_in_capital_letters_and_over_two_lines() {
+        let value = "Cän/ary-K1 ?y0815";
+        let mask = Mask::of([("key", &SecretValue::new(value))].into_iter());
+        let mut echoes = vec![value.to_uppercase(), value.to_lowercase(), "cÄN/ARY-k1 ?Y0815".to_owned()];
+        for broken in [
+            "\n", "\r\n", "\r", "\r\n ", "\n\t", "=\r\n", "\\n", "\\r\\n", "%0D%0A", "%0a", "<br>", "<BR/>",
+            "&#10;", "\n\n",
+        ] {
+            for at in [1, 6, 9] {
+                let at = value.char_indices().nth(at).unwrap().0;
+                echoes.push(format!("{}{broken}{}", &value[..at], &value[at..]));
+                echoes.push(format!("{}{broken}{}", &value[..at], &value[at..]).to_uppercase());
+            }
+        }
+        let every = |text: &str, count: usize| {
+            let characters: Vec<char> = text.chars().collect();
+            characters
+                .chunks(count)
+                .map(|part| part.iter().collect::<String>())
+                .collect::<Vec<_>>()
+                .join("\r\n")
+        };
+        echoes.push(every(&STANDARD.encode(format!("user:{value}")), 10));
+        echoes.push(every(&percent_encoded(value).to_lowercase(), 5));
+        echoes.push(every(&value.bytes().map(|byte| format!("{byte:02x}")).collect::<String>(), 8));
+        for echo in echoes {
+            let hidden = mask.hide(format!("you sent `{echo}`, wrong"));
+            assert!(hidden.contains("[secret key]"), "{echo:?}: {hidden:?}");
+            assert!(!hidden.to_lowercase().contains("0815"), "{hidden:?}");
+        }
+        let sharp = Mask::of([("sharp", &SecretValue::new("straße-42"))].into_iter());
+        assert_eq!(sharp.hide("STRASSE-42".into()), "[secret sharp]");
+        // Long texts of line breaks cost no more than their length.
+        let breaks = format!("c{}", "\n".repeat(200_000));
+        assert_eq!(mask.hide(breaks.clone()), breaks);
     }
 
     #[test]

@@ -4,17 +4,23 @@
 //! `secret("name")` writes only a mark; the secret replaces the mark after the template has done its work, so a template
 //! can neither read nor change it. This module must not know requests, and it never sees a secret's value.
 
+mod concat;
+mod filters;
+pub(crate) mod form;
 mod mark;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io;
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
 
 use agent::config::nearest;
 use agent::limits;
-use minijinja::value::{Serde, ValueKind};
+use minijinja::value::{Object, ObjectRepr, Serde, ValueKind};
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, Output, State, UndefinedBehavior, Value};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
+use self::filters::Bounded;
 pub(crate) use self::mark::{fill, has_mark, names, written};
 
 /// Checks the name of a secret; the error says what a name may be.
@@ -61,7 +67,8 @@ pub(crate) fn check(source: &str, slot: Slot, known: &BTreeSet<&str>) -> Result<
         origin(source)?;
     }
     let environment = environment(slot);
-    let template = environment.template_from_str(source).map_err(|error| not_compiled(&error))?;
+    let rewritten = concat::rewritten(source);
+    let template = environment.template_from_str(&rewritten).map_err(|error| not_compiled(&error))?;
     for name in template.undeclared_variables(false) {
         match name.as_str() {
             "secret" if slot.has_secrets() => {}
@@ -119,9 +126,12 @@ pub(crate) fn context(arguments: &serde_json::Value) -> Value {
 /// Writes a template as text, with marks for secrets. The error is for the model.
 pub(crate) fn text(source: &str, slot: Slot, context: &Value) -> Result<String, String> {
     let environment = environment(slot);
-    let template = environment.template_from_str(source).map_err(|error| not_compiled(&error))?;
-    let mut written = BoundedText(Vec::new());
-    template.render_captured_to(context.clone(), &mut written).map_err(|error| not_written(&error))?;
+    let source = concat::rewritten(source);
+    let template = environment.template_from_str(&source).map_err(|error| not_compiled(&error))?;
+    let mut written = Bounded::default();
+    template
+        .render_captured_to(context.clone(), &mut written)
+        .map_err(|error| not_written(&error, &source))?;
     String::from_utf8(written.0).map_err(|error| error.to_string())
 }
 
@@ -131,24 +141,30 @@ pub(crate) fn value(source: &str, slot: Slot, context: &Value) -> Result<Option<
         return text(source, slot, context).map(|text| Some(text.into()));
     };
     let environment = environment(slot);
-    let compiled = environment.compile_expression(expression).map_err(|error| not_compiled(&error))?;
-    let value = compiled.eval(context.clone()).map_err(|error| not_written(&error))?;
-    Ok(Some(value).filter(|value| !value.is_undefined()))
+    let source = concat::rewritten_expression(expression);
+    let compiled = environment.compile_expression(&source).map_err(|error| not_compiled(&error))?;
+    let value = compiled.eval(context.clone()).map_err(|error| not_written(&error, &source))?;
+    if value.is_undefined() {
+        return Ok(None);
+    }
+    filters::check_size(&value).map_err(|error| not_written(&error, &source))?;
+    Ok(Some(value))
 }
 
 /// Whether an expression is true; one about something that is absent is not.
 pub(crate) fn is_true(expression: &str, context: &Value) -> Result<bool, String> {
-    let mut environment = environment(Slot::Event);
-    environment.set_undefined_behavior(UndefinedBehavior::Chainable);
-    let compiled = environment.compile_expression(expression).map_err(|error| not_compiled(&error))?;
-    compiled.eval(context.clone()).map(|value| value.is_true()).map_err(|error| not_written(&error))
+    let environment = environment(Slot::Event);
+    let source = concat::rewritten_expression(expression);
+    let compiled = environment.compile_expression(&source).map_err(|error| not_compiled(&error))?;
+    compiled.eval(context.clone()).map(|value| value.is_true()).map_err(|error| not_written(&error, &source))
 }
 
-/// A value as the text of a header or a parameter.
+/// A value as the text of a header or a parameter: `true` and numbers as JSON has them.
 pub(crate) fn scalar(value: &Value) -> Result<String, String> {
     match value.kind() {
         ValueKind::String => Ok(value.as_str().unwrap_or_default().to_owned()),
-        ValueKind::Number | ValueKind::Bool => Ok(value.to_string()),
+        ValueKind::Number | ValueKind::Bool => filters::json(value, 0).map_err(|error| words(&error)),
+        _ if value.downcast_object_ref::<Encoded>().is_some() => Ok(value.to_string()),
         other => Err(format!("wanted a text, a number or a truth value, got {other}")),
     }
 }
@@ -168,29 +184,34 @@ fn single(source: &str) -> Option<&str> {
 
 fn environment<'source>(slot: Slot) -> Environment<'source> {
     let mut environment = Environment::new();
-    environment.set_undefined_behavior(UndefinedBehavior::Strict);
+    // What one kind of event has, another has not; an argument that is absent is a mistake.
+    environment.set_undefined_behavior(match slot {
+        Slot::Event => UndefinedBehavior::Chainable,
+        _ => UndefinedBehavior::Strict,
+    });
+    // Errors know what in the template they are about.
+    environment.set_debug(true);
     environment.set_fuel(Some(limits::TEMPLATE_FUEL));
     environment.set_recursion_limit(limits::JSON_DEPTH_MAX);
     environment.set_auto_escape_callback(|_| AutoEscape::None);
-    environment.set_formatter(move |out, _: &mut State, value| write(out, slot, value));
+    environment.set_formatter(move |out, state: &mut State, value| write(out, state, slot, value));
+    filters::install(&mut environment);
     if slot.has_secrets() {
         environment.add_function("secret", |name: String| mark::of(&name).map_err(refused));
     }
     environment
 }
 
-fn write(out: &mut Output<'_>, slot: Slot, value: &Value) -> Result<(), Error> {
-    if value.is_undefined() {
-        return Err(ErrorKind::UndefinedError.into());
-    }
-    let is_structured = !matches!(value.kind(), ValueKind::String | ValueKind::Number | ValueKind::Bool);
-    let json = || serde_json::to_string(value).map_err(|error| refused(error.to_string()));
+fn write(out: &mut Output<'_>, state: &State<'_, '_>, slot: Slot, value: &Value) -> Result<(), Error> {
     let text = match slot {
-        Slot::JsonText => json()?,
-        Slot::Text | Slot::Event if is_structured => json()?,
-        _ => scalar(value).map_err(refused)?,
+        Slot::JsonText if !value.is_undefined() => filters::json(value, 0)?,
+        Slot::Text | Slot::Event | Slot::JsonText => filters::text(state, value)?,
+        Slot::Url | Slot::Value | Slot::Form if value.is_undefined() => return Err(filters::absent(value)),
+        Slot::Url | Slot::Value | Slot::Form => scalar(value).map_err(refused)?,
     };
+    let is_encoded = value.downcast_object_ref::<Encoded>().is_some();
     let text = match slot {
+        Slot::Form | Slot::Url if is_encoded && !text.is_empty() => text,
         Slot::Url if text.is_empty() => {
             return Err(refused("wanted a value for the URL, got an empty text".into()));
         }
@@ -220,8 +241,44 @@ fn not_compiled(error: &Error) -> String {
     format!("this is no valid template: {}{line}", words(error))
 }
 
-fn not_written(error: &Error) -> String {
+/// A text that the filter `urlencode` has encoded: it is not encoded again.
+#[derive(Debug)]
+struct Encoded(String);
+
+impl Object for Encoded {
+    fn repr(self: &Arc<Self>) -> ObjectRepr {
+        ObjectRepr::Plain
+    }
+
+    fn render(self: &Arc<Self>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// The expression at this range, with what it is a part of in front.
+fn named(source: &str, range: Range<usize>) -> Option<&str> {
+    let before = source.get(..range.start)?;
+    if before.trim_end().ends_with('|') {
+        // A filter: the value that it is given stands in front.
+        let begin = before.rfind(['{', '%']).map_or(0, |at| at + 1);
+        return source.get(begin..range.end).map(|what| what.trim_matches([' ', '-', '+']));
+    }
+    let is_part = |c: char| c.is_alphanumeric() || matches!(c, '_' | '.' | '[' | ']' | '\'' | '"');
+    let begin = if source[range.start..].starts_with(['.', '[']) {
+        before.trim_end_matches(is_part).len()
+    } else {
+        range.start
+    };
+    source.get(begin..range.end).map(str::trim)
+}
+
+/// Why a template cannot be written. What is absent is named as the source does.
+fn not_written(error: &Error, source: &str) -> String {
     match error.kind() {
+        ErrorKind::UndefinedError => match error.range().and_then(|range| named(source, range)) {
+            Some(what) => format!("`{}` is absent", crate::arguments::cut(what)),
+            None => words(error),
+        },
         ErrorKind::OutOfFuel => "its template does too much work with these arguments".to_owned(),
         ErrorKind::WriteFailure => {
             format!("its template writes more than {} bytes", limits::TEMPLATE_OUTPUT_MAX_BYTES)
@@ -234,23 +291,6 @@ fn words(error: &Error) -> String {
     match error.detail() {
         Some(detail) => format!("{}: {detail}", error.kind()),
         None => error.kind().to_string(),
-    }
-}
-
-/// Takes bytes up to the limit.
-struct BoundedText(Vec<u8>);
-
-impl io::Write for BoundedText {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if self.0.len() + bytes.len() > limits::TEMPLATE_OUTPUT_MAX_BYTES {
-            return Err(io::ErrorKind::StorageFull.into());
-        }
-        self.0.extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
     }
 }
 
@@ -284,7 +324,7 @@ mod tests {
         );
         assert!(written("http://a/{{ x }}", Slot::Url, json!({"x": ""})).is_err());
         assert!(written("http://a/{{ x }}", Slot::Url, json!({"x": [1]})).is_err());
-        assert!(written("http://a/{{ x }}", Slot::Url, json!({})).unwrap_err().contains("undefined"));
+        assert!(written("http://a/{{ x }}", Slot::Url, json!({})).unwrap_err().contains("`x` is absent"));
     }
 
     #[test]
@@ -297,6 +337,119 @@ mod tests {
         );
         assert_eq!(written("{{ x }}", Slot::Text, hostile).unwrap(), "a\"&b=c\n");
         assert_eq!(written("{{ x }}", Slot::Text, json!({"x": [1, true]})).unwrap(), "[1,true]");
+    }
+
+    #[test]
+    fn truth_values_and_numbers_are_written_as_json_has_them_in_every_place() {
+        let values = [
+            ("true", "true"),
+            ("false", "false"),
+            ("7", "7"),
+            ("-0.0", "-0.0"),
+            ("0.1", "0.1"),
+            ("1e300", "1e+300"),
+            ("2.0", "2.0"),
+            ("18446744073709551615", "18446744073709551615"),
+            ("[true,null,1.5]", "[true,null,1.5]"),
+            ("{\"a\":false}", "{\"a\":false}"),
+        ];
+        for (given, wanted) in values {
+            let arguments: serde_json::Value = serde_json::from_str(&format!("{{\"x\":{given}}}")).unwrap();
+            let is_plain = !given.starts_with(['[', '{']);
+            for slot in [Slot::Text, Slot::Event, Slot::JsonText, Slot::Value, Slot::Form, Slot::Url] {
+                let begin = if slot == Slot::Url { "http://a/" } else { "" };
+                let all = [
+                    "{{ x }}",
+                    "{{ x | string }}",
+                    "{{ '' ~ x }}",
+                    "{% set y %}{{ x }}{% endset %}{{ y }}",
+                    "{{ [x] | join }}",
+                    "{{ x | tojson }}",
+                    "{{ '%s' | format(x) }}",
+                    "{{ '%(a)s' | format(a=x) }}",
+                    "{{ x | trim }}",
+                    "{{ x | lower }}",
+                    "{{ 'y' | replace('y', x) }}",
+                    "{{ [x] | map('string') | first }}",
+                    "{% filter trim %}{{ x }}{% endfilter %}",
+                    "{{ (x | split('#'))[0] }}",
+                    "{{ x | e | replace('&#34;', '\"') | replace('&quot;', '\"') }}",
+                ];
+                for source in all {
+                    // Structured values stand in no URL and no form by themselves; numbers are formatted as the template says.
+                    let by_itself = source == "{{ x }}" || source.contains("{{ x }}{% end");
+                    let is_refused =
+                        !is_plain && by_itself && !matches!(slot, Slot::Text | Slot::Event | Slot::JsonText);
+                    let formats = source.contains("format")
+                        && given.starts_with(|c: char| c.is_ascii_digit() || c == '-');
+                    let written = written(&format!("{begin}{source}"), slot, arguments.clone());
+                    // What a block has written is encoded already.
+                    let is_block = source.contains("{{ x }}{% end") && matches!(slot, Slot::Form | Slot::Url);
+                    if is_refused || formats || is_block {
+                        continue;
+                    }
+                    let written =
+                        written.unwrap_or_else(|why| panic!("{source} with {given} in {slot:?}: {why}"));
+                    let written = written.strip_prefix(begin).unwrap();
+                    let text = match slot {
+                        Slot::JsonText => match serde_json::from_str(written)
+                            .unwrap_or_else(|_| panic!("{source}: {written}"))
+                        {
+                            serde_json::Value::String(text) => text,
+                            other if source == "{{ x }}" => other.to_string(),
+                            other => panic!("{source}: {other}"),
+                        },
+                        Slot::Form | Slot::Url => {
+                            percent_encoding::percent_decode_str(written).decode_utf8_lossy().into_owned()
+                        }
+                        _ => written.to_owned(),
+                    };
+                    assert_eq!(text, wanted, "{source} in {slot:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn an_encoded_text_is_not_encoded_twice_and_an_object_becomes_a_form() {
+        let arguments = json!({"x": "a b&c", "o": {"k": [1, true], "t": "ä"}});
+        let check = |source: &str, slot, wanted: &str| {
+            assert_eq!(written(source, slot, arguments.clone()).unwrap(), wanted)
+        };
+        check("{{ x | urlencode }}", Slot::Text, "a%20b%26c");
+        check("q={{ x | urlencode }}", Slot::Form, "q=a%20b%26c");
+        check("http://a/{{ x | urlencode }}", Slot::Url, "http://a/a%20b%26c");
+        check("{{ o | urlencode }}", Slot::Form, "k=1&k=true&t=%C3%A4");
+        check("{{ (x | urlencode) ~ '&' }}", Slot::Form, "a%2520b%2526c%26");
+        check("{{ x | urlencode | upper }}", Slot::Text, "A%20B%26C");
+        check("{{ x | urlencode }}", Slot::JsonText, "\"a%20b%26c\"");
+        assert_eq!(
+            value("{{ x | urlencode }}", Slot::Value, &context(&arguments)).unwrap().unwrap().to_string(),
+            "a%20b%26c"
+        );
+    }
+
+    #[test]
+    fn what_is_absent_is_named_and_in_an_event_it_is_empty() {
+        let data = json!({"body": {"ref": "main", "n": 5}});
+        for (source, wanted) in [
+            ("{{ body.ref }} {{ body.pull.title }}", "`body.pull.title` is absent"),
+            ("{{ body.gone }}", "`body.gone` is absent"),
+            ("{{ body.gone | upper }}", "`body.gone"),
+            ("{{ 'x' ~ body.gone }}", "body.gone"),
+            ("{% for c in body.commits %}{% endfor %}x", "`body.commits` is absent"),
+        ] {
+            let why = written(source, Slot::Text, data.clone()).unwrap_err();
+            assert!(why.contains(wanted) && why.contains("is absent"), "{source}: {why}");
+        }
+        for (source, wanted) in [
+            ("{{ body.ref }}: {{ body.pull.title }}", "main: "),
+            ("{{ body.gone.deeper | upper }}{{ body.gone ~ '!' }}{{ body.list | join(', ') }}", "!"),
+            ("{% for c in body.commits %}{{ c }}{% endfor %}{{ body.n }}", "5"),
+            ("{{ body.gone | default('none') }}", "none"),
+        ] {
+            assert_eq!(written(source, Slot::Event, data.clone()).unwrap(), wanted, "{source}");
+        }
     }
 
     #[test]

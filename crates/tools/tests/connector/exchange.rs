@@ -7,7 +7,7 @@ use reqwest::Method;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
-use tools::connector::{AllowList, ConnectError, Connector, ExchangePhase, Outgoing, TrafficLimits};
+use tools::connector::{AllowList, Before, ConnectError, Connector, ExchangePhase, Outgoing, TrafficLimits};
 
 use crate::loopback::{Loopback, Names, page, write};
 
@@ -154,11 +154,82 @@ async fn a_connection_that_breaks_counts_as_perhaps_arrived_and_one_that_never_w
     assert!(matches!(error, ConnectError::Unreachable(_)) && !error.may_have_arrived(), "{error}");
 }
 
+/// A server that answers every request with this compressed body.
+async fn packed(encoding: &str, body: Vec<u8>) -> Loopback {
+    let head = format!("HTTP/1.1 200 OK\r\ncontent-encoding: {encoding}\r\n\r\n");
+    let answer = [head.into_bytes(), body].concat();
+    Loopback::serve(move |_, mut stream| {
+        let answer = answer.clone();
+        async move {
+            // In pieces: no decoder sees it whole.
+            for piece in answer.chunks(answer.len() / 3 + 1) {
+                let _ = stream.write_all(piece).await;
+                let _ = stream.flush().await;
+            }
+            let _ = stream.shutdown().await;
+        }
+    })
+    .await
+}
+
 #[tokio::test]
-async fn a_compressed_answer_is_refused() {
-    let head = "HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: 3\r\n\r\nabc";
-    let error = error_of(get(&Loopback::says(head).await.url("/")).limits(patient())).await;
-    assert!(error.to_string().contains("is compressed (gzip)"), "{error}");
+async fn an_answer_that_was_compressed_without_being_asked_for_is_unpacked() {
+    use flate2::Compression;
+    use flate2::write::{DeflateEncoder, GzEncoder, ZlibEncoder};
+    let text = "ä text, and the same text. ".repeat(2_000);
+    let gzip = |text: &str| {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+        std::io::Write::write_all(&mut encoder, text.as_bytes()).unwrap();
+        encoder.finish().unwrap()
+    };
+    let mut zlib = ZlibEncoder::new(Vec::new(), Compression::fast());
+    std::io::Write::write_all(&mut zlib, text.as_bytes()).unwrap();
+    let mut raw = DeflateEncoder::new(Vec::new(), Compression::fast());
+    std::io::Write::write_all(&mut raw, text.as_bytes()).unwrap();
+    let (first, second) = text.split_at(text.len() / 2);
+    for (encoding, body) in [
+        ("gzip", gzip(&text)),
+        ("X-GZIP", [gzip(first), gzip(second)].concat()),
+        ("deflate", zlib.finish().unwrap()),
+        ("deflate", raw.finish().unwrap()),
+        ("identity", text.clone().into_bytes()),
+    ] {
+        let server = packed(encoding, body).await;
+        let answer = Connector::default().send(get(&server.url("/")).limits(patient())).await.unwrap();
+        let body = answer.body.collect().await.unwrap();
+        assert!(!body.is_cut && body.bytes == text.as_bytes(), "{encoding}: {} bytes", body.bytes.len());
+        let answer = Connector::default().send(get(&server.url("/")).limits(patient())).await.unwrap();
+        let body = answer.body.at_most(1_000).collect().await.unwrap();
+        assert!(
+            body.is_cut && body.bytes == text.as_bytes()[..1_000],
+            "{encoding}: {} bytes",
+            body.bytes.len()
+        );
+    }
+    let answer =
+        Connector::default().send(get(&packed("gzip", Vec::new()).await.url("/")).limits(patient())).await;
+    assert!(answer.unwrap().body.collect().await.unwrap().bytes.is_empty(), "a body of nothing needs no end");
+}
+
+#[tokio::test]
+async fn what_cannot_be_unpacked_is_refused_and_a_bomb_is_cut() {
+    for (encoding, body) in
+        [("gzip", &b"abc"[..]), ("gzip", &[0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3]), ("deflate", b"\x78\x9cabc")]
+    {
+        let error = error_of(get(&packed(encoding, body.to_vec()).await.url("/")).limits(patient())).await;
+        assert!(error.to_string().contains("cannot be unpacked") && error.may_have_arrived(), "{error}");
+    }
+    for encoding in ["br", "gzip, gzip", "zstd"] {
+        let error = error_of(get(&packed(encoding, b"abc".to_vec()).await.url("/")).limits(patient())).await;
+        assert!(error.to_string().contains(&format!("is compressed ({encoding})")), "{error}");
+    }
+    let mut bomb = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+    std::io::copy(&mut std::io::Read::take(std::io::repeat(0), 64 << 20), &mut bomb).unwrap();
+    let bomb = packed("gzip", bomb.finish().unwrap()).await;
+    let limits = TrafficLimits { body_bytes: 100_000, ..patient() };
+    let answer = Connector::default().send(get(&bomb.url("/")).limits(limits)).await.unwrap();
+    let body = answer.body.collect().await.unwrap();
+    assert_eq!((body.bytes.len(), body.is_cut), (100_000, true));
 }
 
 #[tokio::test]
@@ -211,6 +282,62 @@ async fn a_post_is_not_repeated_elsewhere() {
         "{error}"
     );
     assert_eq!(server.requests().len(), 1);
+}
+
+#[tokio::test]
+async fn a_303_says_that_it_happened_and_is_read_with_get() {
+    for (status, method) in [
+        ("303 See Other", Method::POST),
+        ("303 See Other", Method::PUT),
+        ("303 See Other", Method::DELETE),
+        ("302 Found", Method::POST),
+    ] {
+        let head = format!("HTTP/1.1 {status}\r\nlocation: /jobs/7?x=1\r\ncontent-length: 0\r\n\r\n");
+        let server = Loopback::serve(move |request, stream| {
+            let is_first = !request.starts_with("GET ");
+            write(stream, if is_first { head.clone() } else { page("200 OK", "text/plain", "done") })
+        });
+        let server = server.await;
+        let request = to(method.clone(), &server.url("/jobs")).limits(patient()).body("x=1");
+        let request = ["content-type", "idempotency-key", "x-other"]
+            .into_iter()
+            .try_fold(request, |request, name| request.header(name, "plain", false))
+            .and_then(|request| request.header("x-key", "canary", true))
+            .unwrap();
+        let answer = Connector::default().send(request).await.unwrap();
+        let before = if status.starts_with("303") { Before::Done } else { Before::Sent };
+        assert_eq!((answer.status, answer.before), (200, before), "{method} {status}");
+        let asked = server.requests();
+        assert!(
+            asked[1].starts_with("GET /jobs/7?x=1 HTTP/1.1\r\n") && asked[1].contains("x-other: plain"),
+            "{asked:?}"
+        );
+        for gone in ["content-type", "idempotency-key", "canary", "x=1\r", "content-length"] {
+            assert!(!asked[1].to_lowercase().contains(gone), "{gone}: {}", asked[1]);
+        }
+        assert!(asked[1].ends_with("\r\n\r\n") && asked.len() == 2, "{asked:?}");
+    }
+}
+
+#[tokio::test]
+async fn where_a_303_leads_elsewhere_it_happened_all_the_same() {
+    for location in ["https://other.example/x", "/again", "", "http://127.0.0.1:1/gone", "ftp://127.0.0.1/"] {
+        let head = format!("HTTP/1.1 303 See Other\r\nlocation: {location}\r\ncontent-length: 0\r\n\r\n");
+        let server = Loopback::says(head).await;
+        let error = error_of(to(Method::POST, &server.url("/")).limits(patient()).body("x")).await;
+        assert!(
+            matches!(error, ConnectError::SeeOther(_)) && error.may_have_arrived(),
+            "{location}: {error:?}"
+        );
+        assert_eq!(server.requests().iter().filter(|request| request.starts_with("POST")).count(), 1);
+    }
+    // After a 302 nobody knows.
+    let gone = "HTTP/1.1 302 Found\r\nlocation: http://127.0.0.1:1/gone\r\ncontent-length: 0\r\n\r\n";
+    let error = error_of(to(Method::POST, &Loopback::says(gone).await.url("/")).limits(patient())).await;
+    assert!(matches!(error, ConnectError::Redirected(_)) && error.may_have_arrived(), "{error:?}");
+    let put = Loopback::says("HTTP/1.1 302 Found\r\nlocation: /b\r\ncontent-length: 0\r\n\r\n").await;
+    let error = error_of(to(Method::PUT, &put.url("/")).limits(patient())).await;
+    assert!(error.to_string().contains("the request might happen twice"), "{error}");
 }
 
 #[tokio::test]

@@ -109,6 +109,17 @@ async fn only_the_status_of_an_answer_counts_and_no_redirect_is_followed() {
         assert!(why.contains(words), "{why}");
     }
     let elsewhere = Loopback::says("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await;
+    for (head, seconds) in [
+        ("429 Too Many Requests\r\nretry-after: 120", 120),
+        ("503 Unavailable\r\nRetry-After:  7 ", 7),
+        ("503 Unavailable\r\nretry-after: 99999999999", 99_999_999_999),
+    ] {
+        let answer = format!("HTTP/1.1 {head}\r\ncontent-length: 0\r\n\r\n");
+        let Err(SendFailure::Busy { why, wait }) = answered(&answer).await else { panic!("{answer}") };
+        assert_eq!((why, wait.as_secs()), (format!("it answered {}", &head[..3]), seconds));
+    }
+    let soon = "HTTP/1.1 503 x\r\nretry-after: soon\r\ncontent-length: 0\r\n\r\n";
+    assert_eq!(answered(soon).await, Err(SendFailure::Failed("it answered 503".into())));
     for status in [301, 302, 307, 308] {
         let to = format!(
             "HTTP/1.1 {status} x\r\nlocation: http://{}/\r\ncontent-length: 0\r\n\r\n",

@@ -146,7 +146,7 @@ async fn no_argument_leaves_its_place_in_the_url() {
             "{hostile}"
         );
     }
-    assert!(error_of(&tool, json!({})).await.contains("`url`: undefined value"));
+    assert!(error_of(&tool, json!({})).await.contains("`url`: `a` is absent"));
     assert_eq!(server.requests().len(), 0);
 }
 
@@ -211,6 +211,9 @@ async fn the_model_reads_the_part_of_the_answer_that_the_declaration_names() {
     assert_eq!(call(&of("/data/items"), json!({})).await.unwrap().text, "[1,2]");
     assert_eq!(call(&of("/text"), json!({})).await.unwrap().text, "hi\nyou");
     assert!(server.requests()[0].contains("\r\naccept: application/json\r\n"));
+    let half = Loopback::ok("application/json", "\u{feff}{\"text\":\"cut \\ud83d\",\"rate\":NaN}").await;
+    let tool = tool("unsafe", json!({"method": "POST", "url": half.url("/"), "outcome": "/text"}));
+    assert_eq!(call(&tool, json!({})).await.unwrap().text, "cut \u{fffd}");
     let error = error_of(&of("/data/none"), json!({})).await;
     assert!(
         error.contains("the request was done (status 200)")
@@ -327,4 +330,64 @@ async fn a_rate_is_kept() {
     assert!(error.contains("free again in 40 s, at 2026-11-21T14:01:00Z"), "{error}");
     assert!(call_at(&tool, json!({}), at("2026-11-21T14:01:00Z")).await.is_ok());
     assert_eq!(server.requests().len(), 2);
+}
+
+#[tokio::test]
+async fn a_call_that_a_303_says_is_done_is_done_whatever_can_be_read_about_it() {
+    let answered = |status: &'static str, location: &'static str, about: (&'static str, &'static str)| async move {
+        let server = Loopback::serve(move |request, stream| {
+            let head = format!("HTTP/1.1 {status}\r\n{location}content-length: 0\r\n\r\n");
+            let answer =
+                if request.starts_with("POST") { head } else { page(about.0, "application/json", about.1) };
+            crate::loopback::write(stream, answer)
+        });
+        let http = json!({"method": "POST", "url": server.await.url("/jobs"), "json": {"a": "{{ a }}"}});
+        call(&tool("unsafe", http), json!({"a": 1})).await
+    };
+    let there = "location: /jobs/7\r\n";
+    let outcome = answered("303 See Other", there, ("200 OK", "{\"id\":7}")).await.unwrap();
+    assert_eq!((outcome.status, outcome.text.as_str()), (OutcomeStatus::Ok, "{\"id\":7}"));
+    for (location, about) in [
+        (there, ("401 Unauthorized", "who are you?")),
+        (there, ("404 Not Found", "")),
+        ("location: https://other.example/jobs/7\r\n", ("200 OK", "")),
+        ("", ("200 OK", "")),
+    ] {
+        let outcome = answered("303 See Other", location, about).await.unwrap();
+        assert_eq!(outcome.status, OutcomeStatus::Ok, "{outcome:?}");
+        assert!(outcome.text.contains("303"), "{outcome:?}");
+    }
+    let outcome = answered("302 Found", there, ("200 OK", "[]")).await.unwrap();
+    assert_eq!((outcome.status, outcome.text.as_str()), (OutcomeStatus::Ok, "[]"));
+    for about in [("404 Not Found", "no"), ("500 Oops", "")] {
+        let outcome = answered("302 Found", there, about).await.unwrap();
+        assert_eq!(outcome.status, OutcomeStatus::Unknown, "nobody knows: {outcome:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_success_without_content_is_one_and_a_byte_order_mark_is_no_text() {
+    let read = |answer: String, outcome: Option<&'static str>| async move {
+        let server = Loopback::says(answer).await;
+        let mut http = json!({"method": "POST", "url": server.url("/"), "json": {}});
+        if let Some(pointer) = outcome {
+            http["outcome"] = json!(pointer);
+        }
+        call(&tool("unsafe", http), json!({})).await
+    };
+    let empty = |status: &str| format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\n\r\n");
+    for status in ["204 No Content", "205 Reset Content", "200 OK", "201 Created", "202 Accepted"] {
+        for pointer in [None, Some(""), Some("/id")] {
+            let outcome = read(empty(status), pointer).await.unwrap();
+            let wanted = format!("the server answered with status {} and no content", &status[..3]);
+            assert_eq!((outcome.status, outcome.text), (OutcomeStatus::Ok, wanted));
+        }
+    }
+    let marked = || page("200 OK", "application/json", "\u{feff}{\"id\":7}");
+    assert_eq!(read(marked(), Some("/id")).await.unwrap().text, "7");
+    assert_eq!(read(marked(), None).await.unwrap().text, "{\"id\":7}");
+    assert!(
+        read(page("200 OK", "application/json", "\u{feff}"), Some("/id")).await.is_err(),
+        "that is no JSON"
+    );
 }

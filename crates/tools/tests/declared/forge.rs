@@ -24,6 +24,7 @@ fn imported(server: Option<&str>) -> Vec<Declaration> {
     let only = ["issues/create", "issues/list-for-repo", "repos/replace-all-topics"].map(str::to_owned);
     import_openapi(FORGE.as_bytes(), &OpenApiImport { only: &only, server })
         .unwrap_or_else(|wrong| panic!("{wrong:#?}"))
+        .tools
 }
 
 /// What is wrong with a request, by the document. The server takes no `null`, which its version says in a way of its own.

@@ -194,7 +194,7 @@ fn each_mistake_names_its_file_and_its_key() {
     check("method = \"POST\"", "method = \"TRACE\"", "`http.method`: wanted one of `GET`");
     check("method = \"POST\"", "method = \"GET\"", "`http.method`: a `GET` request has no body");
     check("outcome = \"/number\"", "outcome = \"number\"", "`http.outcome`: wanted a JSON pointer");
-    check("outcome = \"/number\"", "body = \"x\"", "`http.json`: wanted either `body` or `json`");
+    check("outcome = \"/number\"", "body = \"x\"", "`http.json`: wanted one of `body`, `json` and `form`");
     check("outcome = \"/number\"", "allow = [\"*.corp\"]", "`http.allow`: wanted a host name");
     check("outcome = \"/number\"", "allow = \"corp\"", "`http.allow`: invalid type");
     let deletes = "method = \"DELETE\"\n";
@@ -239,16 +239,4 @@ fn of_two_declarations_with_one_name_the_second_is_a_mistake() {
         "b.toml: `name`: `create_issue` is declared in a.toml already\nhint: give it another name"
     );
     assert!(wrong[1].to_string().starts_with("c.toml: line 1"), "{}", wrong[1]);
-}
-
-#[test]
-fn the_hash_changes_with_what_a_model_reads_and_with_nothing_else() {
-    let hash = |text: &str| read_toml("t", text, &[]).unwrap().schema_hash();
-    let first = hash(ISSUES);
-    assert_eq!(first, hash(&ISSUES.replace("timeout = \"45s\"", "timeout = \"46s\"")));
-    assert_eq!(first, hash(&ISSUES.replace("api.example.com", "api.example.org")));
-    assert_ne!(first, hash(&ISSUES.replace("create_issue", "add_issue")));
-    assert_ne!(first, hash(&ISSUES.replace("Creates", "Adds")));
-    assert_ne!(first, hash(&ISSUES.replace("[\"title\"]", "[]")));
-    insta::assert_snapshot!(first, @"1d2c379932eeb769b1c1b9abde0e00243a5d3e5ebd6a3dcab6865741d2fc0e55");
 }

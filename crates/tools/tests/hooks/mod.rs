@@ -349,6 +349,17 @@ async fn questions_of_services_are_answered_once_they_are_verified() {
 }
 
 #[tokio::test]
+async fn half_a_character_costs_no_delivery() {
+    let body = r#"{"id":"evt_1","type":"cut \ud83d","data":{}}"#;
+    let now = Timestamp::from_second(SIGNED_AT).unwrap();
+    let signed = SignatureScheme::Stripe.sign(&secrets()["stripe"], "", now, body.as_bytes()).unwrap();
+    let headers: Vec<_> = [JSON].into_iter().chain(signed.iter().map(|(n, v)| (*n, v.as_str()))).collect();
+    let read = send(&declared("stripe"), &headers, body.as_bytes(), SIGNED_AT).await.unwrap();
+    let HookReading::Event(event) = read else { panic!("{read:?}") };
+    assert!(event.payload.to_string().contains("cut \u{fffd}"), "{}", event.payload);
+}
+
+#[tokio::test]
 async fn what_is_verified_and_cannot_be_read_is_refused() {
     let signed = |body: &str, name: &'static str| {
         let now = Timestamp::from_second(SIGNED_AT).unwrap();
@@ -406,12 +417,58 @@ async fn templates_make_the_event_and_rules_make_it_urgent() {
     ] {
         assert_eq!(event(made("{{ body }}", Some(rule)).await.unwrap()).urgent, urgent, "{rule}");
     }
-    for absent in ["{{ body.none }}", "x {{ body.none }}", "{{ body.none.at.all }}"] {
-        let result = made(absent, None).await;
-        let Ok(HookReading::Refused { delivery, why: HookRefusal::Unmapped(_) }) = result else {
-            panic!("{absent}: {result:?}")
-        };
-        assert_eq!(delivery.as_deref(), Some("gh-1"), "{absent}");
+    let partly = event(made("{{ body.type }} {{ body.none.at.all }}!", None).await.unwrap());
+    assert_eq!(partly.payload, json!("invoice.paid !"), "what this kind of event lacks is empty");
+    let nothing = HookReading::Nothing { delivery: Some("gh-1".to_owned()) };
+    for empty in
+        ["{{ body.none }}", " {{ body.none }}\n", "{% if body.type == 'x' %}x{% endif %}", "{{ '' }}"]
+    {
+        assert_eq!(made(empty, Some("true")).await.unwrap(), nothing, "{empty}");
+    }
+    let result = made("{{ body.type - 1 }}", None).await;
+    let Ok(HookReading::Refused { delivery, why: HookRefusal::Unmapped(_) }) = result else {
+        panic!("{result:?}")
+    };
+    assert_eq!(delivery.as_deref(), Some("gh-1"));
+}
+
+#[tokio::test]
+async fn github_may_send_a_form_and_a_body_may_begin_with_a_byte_order_mark() {
+    let read = |kind: &'static str, body: String| async move {
+        let now = Timestamp::from_second(SIGNED_AT).unwrap();
+        let signed = SignatureScheme::Github.sign(&secrets()["github"], "", now, body.as_bytes()).unwrap();
+        let headers: Vec<_> =
+            [("content-type", kind), ("x-github-delivery", "gh-2"), ("x-github-event", "push")]
+                .into_iter()
+                .chain(
+                    signed
+                        .iter()
+                        .filter(|(name, _)| name.contains("signature"))
+                        .map(|(n, v)| (*n, v.as_str())),
+                )
+                .collect();
+        send(&declared("github"), &headers, body.as_bytes(), SIGNED_AT).await
+    };
+    const FORM: &str = "application/x-www-form-urlencoded";
+    let wanted = json!({"ref": "a b&c", "n": true});
+    for (kind, body) in [
+        (FORM, "payload=%7B%22ref%22%3A%22a+b%26c%22%2C%22n%22%3Atrue%7D"),
+        (
+            "application/x-www-form-urlencoded; charset=utf-8",
+            "x=1&payload=%7B%22ref%22:%22a%20b%26c%22,%22n%22:true%7D",
+        ),
+        ("application/json", "\u{feff}{\"ref\":\"a b&c\",\"n\":true}"),
+    ] {
+        let read = event(read(kind, body.to_owned()).await.unwrap());
+        assert_eq!(read.payload, wanted, "{body}: the templates for both are the same");
+        assert_eq!(read.delivery, DeliveryId::OfService("gh-2".into()));
+    }
+    for body in ["", "other=1", "payload=x"] {
+        let read = read(FORM, body.to_owned()).await;
+        assert!(
+            matches!(&read, Ok(HookReading::Refused { why: HookRefusal::Unreadable(_), .. })),
+            "{body}: {read:?}"
+        );
     }
 }
 

@@ -50,7 +50,6 @@ async fn settings_choose_tools_and_how_they_are_called() {
     // What the server hints about an effect is not believed.
     assert_eq!((specs[0].effect, specs[0].timeout), (Effect::Unsafe, Duration::from_secs(5)));
     assert_eq!((specs[1].effect, specs[1].timeout), (Effect::ReadOnly, Duration::from_secs(9)));
-    assert_eq!(specs[0].version, tools[0].hash);
     let said = call(&server, &tools, "bad.name/x", json!({})).await.unwrap();
     assert_eq!(said.text, "called bad.name/x");
 

@@ -102,6 +102,15 @@ async fn answer(request: String, mut stream: TcpStream, memory: Arc<Memory>) {
                 Some("page") => reply("200 OK", "content-type: text/html\r\n", "<p>hello"),
                 Some("denied") => reply("403 Forbidden", "", &format!("not with {CANARY}")),
                 Some("other") => reply("200 OK", JSON, &data.replace("\"id\":", "\"id\":7")),
+                Some("half") => reply("200 OK", JSON, &data.replace("\"text\":\"", "\"text\":\"\\ud83d")),
+                Some("half-event") => {
+                    let data = data.replace("\"text\":\"", "\"text\":\"\\ud83d");
+                    reply("200 OK", "content-type: text/event-stream\r\n", &format!("data: [{data}]\n\n"))
+                }
+                Some("unreadable-event") => {
+                    let data = data.replace("\"text\":", "text:");
+                    reply("200 OK", "content-type: text/event-stream\r\n", &format!("data: {data}\n\n"))
+                }
                 Some("nothing") => reply("202 Accepted", "", ""),
                 Some("forgotten") if calls.load(Ordering::SeqCst) == 1 => {
                     reply("400 Bad Request", JSON, &refusal("No valid session"))
@@ -207,4 +216,47 @@ async fn a_change_that_a_server_announces_is_noticed() {
     };
     let error = timeout(Duration::from_secs(30), refused).await.expect("the change is noticed");
     assert!(error.contains("viv mcp approve fake"), "{error}");
+}
+
+#[tokio::test]
+async fn what_can_be_read_of_an_answer_is_read_and_what_cannot_ends_its_call_at_once() {
+    let (_loopback, server) = fake(json!({"effect": "read_only"})).await;
+    let tools = approved(&server).await;
+    for how in ["half", "half-event"] {
+        let said = call(&server, &tools, "repeat", json!({"how": how})).await.unwrap().text;
+        assert!(said.starts_with("\u{fffd}{\"how\""), "{how}: {said}");
+    }
+    let answer = call(&server, &tools, "repeat", json!({"how": "unreadable-event"}));
+    let error = timeout(Duration::from_secs(20), answer).await.expect("at once").unwrap_err();
+    assert!(error.model.ends_with("answered, but its answer cannot be read"), "{error}");
+}
+
+#[tokio::test]
+async fn an_address_of_the_old_transport_is_named_as_such() {
+    let old = Loopback::serve(|request, mut stream| async move {
+        if !request.starts_with("GET ") {
+            return write(stream, reply("405 Method Not Allowed", "", "")).await;
+        }
+        let begin =
+            "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\nevent: endpoint\ndata: /messages\n\n";
+        let _ = stream.write_all(begin.as_bytes()).await;
+        std::future::pending().await
+    })
+    .await;
+    let error = server(settings(&old.url("/sse"), json!({}))).list().await.unwrap_err();
+    assert!(error.model.contains("status 405") && error.model.contains("old transport"), "{error}");
+    let other = Loopback::serve(|_, stream| write(stream, reply("404 Not Found", "", ""))).await;
+    let error = server(settings(&other.url("/mcp"), json!({}))).list().await.unwrap_err();
+    assert!(error.model.contains("status 404") && !error.model.contains("old transport"), "{error}");
+}
+
+#[tokio::test]
+async fn a_call_carries_its_id() {
+    let (loopback, server) = fake(json!({})).await;
+    let tools = approved(&server).await;
+    assert!(call(&server, &tools, "repeat", json!({})).await.is_ok());
+    let sent = loopback.requests().into_iter().find(|request| request.contains("tools/call")).unwrap();
+    let (_, body) = sent.split_once("\r\n\r\n").unwrap();
+    let body: Value = serde_json::from_str(body).unwrap();
+    assert!(body["params"]["_meta"]["vivarium/idempotency-key"].is_string(), "{body}");
 }

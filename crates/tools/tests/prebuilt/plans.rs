@@ -128,7 +128,7 @@ async fn a_reminder_is_a_plan_that_fires_once() {
     let reply = world.reply("set_reminder", json!({"reason": "the tea", "after": "4m"})).await;
     let made = set(&world);
     assert_eq!((made[0].name.as_str(), made[0].instruction.as_str()), ("reminder", "the tea"));
-    assert_eq!(made[0].schedule, Schedule::At { at: later(4) });
+    assert_eq!(made[0].schedule, Schedule::After { at: later(4), after_ms: 240_000 });
     let created = json!([{"id": made[0].id, "next": later(4)}]);
     assert_eq!(reply, json!({"success": true, "created": created, "total": 1}));
     let error = world.ask("set_reminder", json!({"reason": "x", "after": "tomorrow"})).await.unwrap_err();

@@ -33,6 +33,7 @@ const STOP_WAIT: Duration = Duration::from_secs(30);
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Starts this very command again as a process in the background, and waits until it is ready.
+#[expect(clippy::disallowed_methods, reason = "a server in the background is to outlive this process")]
 pub(super) fn start(screen: &Screen, data_dir: &Path) -> Result<Exit> {
     if listen::is_locked(data_dir) {
         return Err(listen::in_use(data_dir));

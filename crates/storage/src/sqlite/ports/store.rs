@@ -112,7 +112,7 @@ impl Store for Sqlite {
     fn fire_due(&self, now: Timestamp, limit: u32) -> BoxFuture<'_, Result<DueFired, StoreError>> {
         let done = self.for_several(Access::Write, move |db, session| {
             if let Some(back) = session.lead.set_back(&*session.clock) {
-                waits::shift(db, back)?;
+                waits::shift(db, back, session.clock.now())?;
                 session.lead.shifted(back);
             }
             due::fire_due(db, session, now, limit)

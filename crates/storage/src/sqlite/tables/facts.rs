@@ -81,9 +81,10 @@ fn spaces(db: &Connection, agent: i64) -> Outcome<(Vec<SpaceFacts>, usize)> {
 /// Whether a target is told what is posted in the space `s`.
 pub(crate) const TOLD: &str =
     "EXISTS (SELECT 1 FROM target t WHERE t.space = s.id AND t.off IS NULL AND t.kinds & 1)";
-/// A target that is told what the agent posts anywhere, and one that is told what is posted in one of its spaces.
+/// A target that is told what the agent posts anywhere, and one that is told what is posted in one of its spaces: there are few
+/// targets, and an agent may have many spaces.
 const TOLD_OF_AGENT: &str = "SELECT 1 FROM target WHERE agent = ? AND off IS NULL AND kinds & 1 LIMIT 1";
-const TOLD_ANYWHERE: &str = "SELECT 1 FROM target t JOIN member m ON m.space = t.space AND m.entity = ? \
+const TOLD_ANYWHERE: &str = "SELECT 1 FROM target t CROSS JOIN member m ON m.space = t.space AND m.entity = ? \
     WHERE t.off IS NULL AND t.kinds & 1 LIMIT 1";
 
 fn is_told(db: &Connection, sql: &str, agent: i64) -> Outcome<bool> {

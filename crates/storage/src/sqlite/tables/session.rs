@@ -99,7 +99,7 @@ mod tests {
             let session = Arc::clone(&session);
             command(move |db| {
                 let back = session.lead.set_back(&*session.clock).unwrap();
-                waits::shift(db, back)?;
+                waits::shift(db, back, Timestamp::UNIX_EPOCH)?;
                 session.lead.shifted(back);
                 Ok(())
             })

@@ -3,13 +3,18 @@
 
 use std::sync::Mutex;
 
+use agent::approval::Approval;
 use agent::life::Standing;
 use agent::port::Clock;
 use agent::waits::{self, Waits};
+use agent::{news, plan};
 use jiff::Timestamp;
 use rusqlite::{Connection, Row, ToSql, params};
 
-use super::rows::{REASONS, code_of, first, ms, reason_or_none, run, time_at, time_or_none};
+use super::plans::{PLAN, plan_at};
+use super::rows::{
+    REASONS, bytes, code_of, first, from_json, ms, reason_or_none, run, time_at, time_or_none, to_json,
+};
 use crate::sqlite::engine::fault::{Outcome, damaged};
 use crate::sqlite::engine::mutex::lock;
 
@@ -55,8 +60,8 @@ impl Lead {
 }
 
 /// Shifts stored times after the wall clock was set back, so that the rest of every wait stays the same. Plans are
-/// not shifted: they are meant by the wall clock.
-pub(crate) fn shift(db: &Connection, by: i64) -> Outcome<()> {
+/// not shifted: most are meant by the wall clock, and those with a length are bounded by it.
+pub(crate) fn shift(db: &Connection, by: i64, now: Timestamp) -> Outcome<()> {
     let head = "UPDATE inbox_head SET due_at = due_at - ?1, hold_until = hold_until - ?1 \
                 WHERE due_at IS NOT NULL OR hold_until IS NOT NULL";
     let held = "UPDATE event SET release_at = release_at - ? WHERE release_at IS NOT NULL";
@@ -65,7 +70,45 @@ pub(crate) fn shift(db: &Connection, by: i64) -> Outcome<()> {
     for sql in [head, held, outgoing, asked, "UPDATE waiting SET not_before = not_before - ?"] {
         run(db, sql, [by])?;
     }
-    Ok(())
+    Ok(bound(db, now)?)
+}
+
+/// Plans ahead that have a length of their own.
+const PLANS_AHEAD: &str = "FROM plan p WHERE p.to_commit IS NULL AND p.fire_at > ?1 \
+    AND (p.schedule LIKE '{\"kind\":\"after\"%' OR p.schedule LIKE '{\"kind\":\"every\"%')";
+/// Calls for which a person is waited.
+const ASKED: &str = "SELECT id, approval FROM call WHERE ask_at > ?";
+/// Shortens the pauses of targets that are too far ahead.
+const PAUSED: &str = "UPDATE outgoing SET next_at = ?1 WHERE next_at > ?1";
+
+/// Shortens waits that began while the clock was ahead to their own lengths: plans that have one, questions to people, pauses
+/// of targets. What cannot be read is left as it is.
+fn bound(db: &Connection, now: Timestamp) -> rusqlite::Result<()> {
+    let sql = format!("SELECT p.agent, {PLAN} {PLANS_AHEAD}");
+    let found = |row: &Row<'_>| {
+        let plan = plan_at(row, 1).ok().and_then(|plan| plan::bounded(&plan, now));
+        Ok(plan.map(|plan| Ok::<_, rusqlite::Error>((row.get::<_, i64>(0)?, plan))))
+    };
+    let plans: Vec<_> = db.prepare(&sql)?.query_map([ms(now)], found)?.collect::<Result<_, _>>()?;
+    for plan in plans.into_iter().flatten() {
+        let (agent, plan) = plan?;
+        let sql = "UPDATE plan SET next_at = ?1, fire_at = ?1, schedule = ?2 WHERE agent = ?3 AND id = ?4 AND to_commit IS NULL \
+                   AND from_commit = (SELECT max(from_commit) FROM plan WHERE agent = ?3 AND id = ?4)";
+        let Ok(schedule) = to_json(&plan.schedule) else { continue };
+        db.execute(sql, params![plan.next_at.map(ms), schedule, agent, bytes(plan.id.0)])?;
+    }
+    let found = |row: &Row<'_>| Ok((row.get::<_, String>(0)?, row.get::<_, Option<String>>(1)?));
+    let asked: Vec<_> = db.prepare(ASKED)?.query_map([ms(now)], found)?.collect::<Result<_, _>>()?;
+    for (call, approval) in asked {
+        let approval: Option<Approval> = approval.and_then(|text| from_json(&text, "an approval").ok());
+        let Some(approval) = approval.and_then(|approval| approval.rebased(now)) else { continue };
+        let (next_at, Ok(approval)) = (approval.next_at().map(ms), to_json(&approval)) else { continue };
+        db.execute(
+            "UPDATE call SET approval = ?, ask_at = ? WHERE id = ?",
+            params![approval, next_at, call],
+        )?;
+    }
+    db.execute(PAUSED, [ms(news::latest_attempt(now))]).map(drop)
 }
 
 /// Agents that wait at a start, found by the indexes over agents that are due and over those that wait for a provider.
@@ -107,7 +150,8 @@ pub(crate) fn begin(db: &Connection, now: Timestamp) -> rusqlite::Result<()> {
         write(db, agent, waits)?;
     }
     let latest = ms(waits::latest_release(now));
-    db.execute(HELD_AT_START, [latest]).map(drop)
+    db.execute(HELD_AT_START, [latest])?;
+    bound(db, now)
 }
 
 /// Ends all waits of an agent on an operator's request. `open`: whether it has an open cycle.
@@ -484,6 +528,119 @@ mod tests {
         }
         let card = world.store.agent(id(HELD)).await.unwrap().unwrap();
         assert_eq!((card.idle_reason, card.not_before, card.held), (None, None, 1));
+    }
+
+    /// Every column with a time is a wait that a start and a clock set back bound, or a fact that nobody waits for.
+    #[test]
+    fn every_stored_time_is_known_as_a_wait_or_as_a_fact() {
+        let db = crate::sqlite::engine::schema::open_memory().unwrap();
+        let sql = "SELECT t.name || '.' || c.name FROM pragma_table_list t JOIN pragma_table_info(t.name) c \
+                   WHERE t.schema = 'main' AND (c.name LIKE '%\\_at' ESCAPE '\\' OR c.name IN ('at', 'not_before', 'hold_until', 'until')) \
+                   ORDER BY 1";
+        let mut columns = db.prepare(sql).unwrap();
+        let columns: Vec<String> =
+            columns.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect();
+        let waits = [
+            "call.ask_at",
+            "event.release_at",
+            "inbox_head.due_at",
+            "inbox_head.hold_until",
+            "outgoing.next_at",
+            "plan.fire_at",
+            "plan.next_at",
+            "waiting.not_before",
+        ];
+        // Times at which something happened, and ends of what people have given for a time.
+        let facts: &[&str] = &[
+            "approval_rule.at",
+            "approval_rule.until",
+            "commits.at",
+            "config_rev.at",
+            "credential.created_at",
+            "credential.expires_at",
+            "credential.revoked_at",
+            "credential.used_at",
+            "entity.created_at",
+            "entry.at",
+            "event.at",
+            "hook.at",
+            "hook_delivery.at",
+            "index_queue.at",
+            "memory.at",
+            "memory.used_at",
+            "message.at",
+            "outgoing.at",
+            "run.ended_at",
+            "run.opened_at",
+            "space.active_at",
+            "space.created_at",
+            "target.at",
+            "tool.at",
+        ];
+        for column in &columns {
+            let known = waits.contains(&&**column) || facts.contains(&&**column);
+            assert!(
+                known,
+                "`{column}`: is it a wait? then bound it in `bound` or `at_start`, and test that below"
+            );
+        }
+        assert!(
+            waits.iter().chain(facts).all(|known| columns.iter().any(|column| column == known)),
+            "{columns:?}"
+        );
+    }
+
+    #[tokio::test]
+    async fn plans_questions_and_pauses_that_began_while_the_clock_was_ahead_keep_their_lengths() {
+        for restarts in [true, false] {
+            let mut world = World::new().await;
+            world.jump(2 * DAY);
+            world.due().await;
+            let now = world.clock.now();
+            let later = now + Duration::from_secs(3_600);
+            let after = plan::Schedule::After { at: later, after_ms: HOUR.unsigned_abs() };
+            let every = plan::Schedule::Every {
+                every_ms: HOUR.unsigned_abs(),
+                from: now - Duration::from_secs(3 * 86_400),
+            };
+            let at = plan::Schedule::At { at: later };
+            let plans = [after, every, at].into_iter().zip(1_u128..).map(|(schedule, n)| plan::Plan {
+                next_at: Some(later),
+                ..plan::Plan::new(agent::id::PlanId(Uuid::from_u128(n)), "p", "do", schedule)
+            });
+            let plans: Vec<_> = plans.collect();
+            let set = move |db: &Connection, _: &Session| {
+                plans.iter().try_for_each(|plan| {
+                    crate::sqlite::tables::plans::put_plan(
+                        db,
+                        1,
+                        0,
+                        plan,
+                        &agent::event::Cause::default(),
+                        None,
+                    )
+                })
+            };
+            world.store.write(set).await.unwrap();
+            world
+                .sql(format!("INSERT INTO outgoing (n, target, id, body, at, next_at) VALUES (1, 1, 'o', '{{}}', 0, {})", ms(later)))
+                .await;
+            world.jump(-2 * DAY);
+            if restarts {
+                world.store = world.store.restarted(true).unwrap();
+            }
+            world.due().await;
+            let right = ms(world.clock.now());
+            let sql = "SELECT group_concat(fire_at, ',') || ',' || (SELECT next_at FROM outgoing) FROM (SELECT fire_at FROM plan ORDER BY id)";
+            let found = world
+                .store
+                .read(Caller::Agents, move |db, _| first(db, sql, [], |row| Ok(row.get::<_, String>(0)?)));
+            let found = found.await.unwrap().unwrap();
+            let found: Vec<i64> = found.split(',').map(|at| at.parse::<i64>().unwrap() - right).collect();
+            assert!(found[..2].iter().all(|ahead| (0..=HOUR).contains(ahead)), "{restarts} {found:?}");
+            assert_eq!(found[2], 2 * DAY + HOUR, "a named time stays");
+            assert!(found[3] <= limits::TARGET_PAUSE_MAX_MS.cast_signed(), "{restarts} {found:?}");
+        }
     }
 
     #[test]
