@@ -47,7 +47,7 @@ async fn a_dead_event_is_listed_with_its_reason_and_can_be_retried() {
     assert_eq!(agent.json["dead"], json!({"count": 1, "last": event, "reason": "it broke the model"}));
     world.signals();
     let again = event_action(&world, &event, "retry").await;
-    assert_eq!((again.status, &again.json), (200, &json!({"event_id": event, "duplicate": false})));
+    assert_eq!((again.status, &again.json), (200, &json!({"id": event, "duplicate": false})));
     assert!(matches!(world.signals()[..], [Signal::Due(due)] if due.agent == world.agent));
     let gone = event_action(&world, &event, "drop").await;
     assert_eq!((gone.status, gone.code()), (409, "event_state"), "{gone:?}");
