@@ -25,6 +25,8 @@ pub struct Options {
     /// Host names and addresses, without port, that a request may be addressed to in addition to
     /// `localhost`, `127.0.0.1` and `::1`: those that the server is configured to listen on.
     pub hosts: Vec<String>,
+    /// How many connections are accepted at once.
+    pub connections: usize,
     /// Ends all event streams.
     pub shutdown: CancellationToken,
     /// The version that `/v1/health` reports.
@@ -38,6 +40,7 @@ impl Options {
     pub fn new(key_source: KeySource) -> Self {
         Self {
             hosts: Vec::new(),
+            connections: agent::limits::CONNECTIONS_MAX,
             shutdown: CancellationToken::new(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             key_source,
@@ -68,6 +71,7 @@ pub(crate) struct AppState {
 impl AppState {
     /// A state with empty caches and no document.
     pub(crate) fn new(ports: Ports, node: Node, options: Options) -> Self {
+        let quotas = Arc::new(Quotas::new(options.connections));
         Self {
             ports,
             node,
@@ -76,7 +80,7 @@ impl AppState {
             running: Running::default(),
             refusals: Refusals::default(),
             hook_pool: Arc::default(),
-            quotas: Arc::default(),
+            quotas,
             reads: Arc::default(),
             relays: Arc::default(),
             stream_ends: StreamEnds::default(),

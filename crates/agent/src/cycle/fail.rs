@@ -138,7 +138,7 @@ fn fault_after(error: &ModelError, failures: u32, unproven: bool) -> Fault {
 
 /// The backoff after so many failures in a row: doubled for each, within bounds. The driver adds jitter, since
 /// the rules use no randomness.
-pub fn idle_after(failures: u32) -> Duration {
+pub(super) fn idle_after(failures: u32) -> Duration {
     let doubled = limits::BACKOFF_BASE_MS.saturating_mul(1u64 << failures.saturating_sub(1).min(20));
     Duration::from_millis(doubled.min(limits::PARK_MAX_MS))
 }
