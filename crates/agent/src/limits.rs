@@ -445,6 +445,8 @@ pub const CONNECTIONS_RESERVED: usize = 128;
 pub const CROWDED_HEAD_MS: u64 = 1_000;
 /// Open files that connections leave for the store, models and tools.
 pub const FILES_RESERVED: usize = 256;
+/// Connections without which a server does not start: administrators need some beside the streams of others.
+pub const CONNECTIONS_MIN: usize = 64;
 /// Requests in flight of one API key.
 pub const REQUESTS_PER_KEY: usize = 256;
 /// Open streams of one API key.

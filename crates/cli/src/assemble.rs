@@ -121,11 +121,12 @@ pub(crate) fn ports(
 
 impl LocalServer {
     /// Starts the keeper; the API stays closed until [`LocalServer::serve_api`].
-    pub(crate) fn start(store: Sqlite, ports: Ports, hosts: Vec<String>) -> Self {
+    pub(crate) fn start(store: Sqlite, ports: Ports, hosts: Vec<String>, connections: usize) -> Self {
         let keeper = runtime::start(ports.clone());
         let sender = Sender::start(ports.clone());
         let options = Options {
             hosts,
+            connections,
             version: env!("CARGO_PKG_VERSION").to_owned(),
             ..Options::new(|| {
                 let mut random = [0u8; 32];
@@ -139,8 +140,8 @@ impl LocalServer {
 
     pub(crate) fn serve_api(&self, listener: TcpListener) -> JoinHandle<std::io::Result<()>> {
         let router = server::router(self.ports.clone(), self.keeper.node().clone(), self.options.clone());
-        let connections = limits::CONNECTIONS_MAX.min(open_files().saturating_sub(limits::FILES_RESERVED));
-        tokio::spawn(server::serve(listener, router, self.options.shutdown.clone(), connections))
+        let (shutdown, connections) = (self.options.shutdown.clone(), self.options.connections);
+        tokio::spawn(server::serve(listener, router, shutdown, connections))
     }
 
     pub(crate) async fn broken(&self) -> String {
@@ -157,6 +158,20 @@ impl LocalServer {
                 .hint("nothing that was accepted is lost; the next start completes the rest")
         })
     }
+}
+
+/// How many connections the server accepts at once, within what the operating system allows.
+pub(crate) fn connections() -> Result<usize> {
+    let files = open_files();
+    let most = limits::CONNECTIONS_MAX.min(files.saturating_sub(limits::FILES_RESERVED));
+    if most < limits::CONNECTIONS_MIN {
+        let least = limits::FILES_RESERVED + limits::CONNECTIONS_MIN;
+        let message =
+            format!("the system lets this process open {files} files; a server needs at least {least}");
+        return Err(Failure::new(Exit::Failed, "too_few_files", message)
+            .hint("raise the limit, as with `ulimit -n 4096`"));
+    }
+    Ok(most)
 }
 
 /// Raises the limit of open files to what the operating system allows this process, and returns it. Each connection

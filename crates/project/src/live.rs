@@ -30,24 +30,31 @@ pub struct AgentFolder {
     pub warnings: Vec<FileProblem>,
     /// The tools that there were when they were checked.
     tools: Vec<String>,
+    /// Mistakes in files whose agents go on as they are in the store.
+    pub broken: Vec<FileProblem>,
+    broken_paths: BTreeSet<PathBuf>,
     vetting: Vetting,
 }
 
 impl AgentFolder {
-    /// Reads and checks all files; the error lists all problems but warnings.
-    pub fn read(dir: &Path, vetting: Vetting) -> Result<Self, Vec<FileProblem>> {
+    /// Reads and checks all files; the error lists all problems but warnings. Mistakes in files that are `in_use` are no error:
+    /// their agents exist, and one mistake must not keep all the others from coming back.
+    pub fn read(dir: &Path, vetting: Vetting, in_use: &BTreeSet<String>) -> Result<Self, Vec<FileProblem>> {
         let found = scan(dir).map_err(|problem| vec![problem])?;
         let folder_exists = found.is_some();
         let stamps = found.unwrap_or_default();
         let tools = vetting.toolbox.names();
         let mut all = Batch::default();
         load(&stamps, &|config| vetting.check(config)).into_iter().for_each(|found| all.take(found, true));
-        let Batch { apply: agents, existing, .. } = all;
+        let Batch { apply: agents, existing, broken: broken_paths } = all;
         let (warnings, problems): (Vec<_>, _) = existing.problems.into_iter().partition(|one| one.warning);
-        match problems.is_empty() {
-            true => Ok(Self { dir: dir.to_owned(), folder_exists, stamps, agents, warnings, tools, vetting }),
-            false => Err(problems),
+        let (broken, refused): (Vec<_>, Vec<_>) =
+            problems.into_iter().partition(|problem| in_use.contains(&problem.file));
+        if !refused.is_empty() {
+            return Err(refused.into_iter().chain(broken).collect());
         }
+        let dir = dir.to_owned();
+        Ok(Self { dir, folder_exists, stamps, agents, warnings, tools, broken, broken_paths, vetting })
     }
 
     /// The handles of the agents.
@@ -55,14 +62,20 @@ impl AgentFolder {
         self.agents.iter().map(|agent| agent.name.as_str())
     }
 
+    fn problems(&self) -> Vec<FileProblem> {
+        self.warnings.iter().chain(&self.broken).cloned().collect()
+    }
+
     /// The files, as the reconciler wants them.
     pub fn existing(&self) -> ExistingFiles {
         let names = self.names().map(str::to_owned).collect();
-        ExistingFiles { names, problems: self.warnings.clone(), ..ExistingFiles::default() }
+        let broken = self.broken.iter().map(|problem| problem.file.clone()).collect();
+        ExistingFiles { names, broken, problems: self.problems(), saved: BTreeSet::new() }
     }
 
     /// Follows the folder after `report` was the result of applying these files.
     pub fn follow(self, reconciler: Reconciler, mut report: ReconcileReport) -> FollowedFiles {
+        let problems = self.problems();
         FollowedFiles {
             dir: self.dir,
             reconciler,
@@ -70,9 +83,9 @@ impl AgentFolder {
             before: self.stamps.clone(),
             seen: self.stamps,
             reported: report.drop_reported(&BTreeSet::new()),
-            broken: BTreeSet::new(),
+            broken: self.broken_paths,
             tools: self.tools,
-            problems: self.warnings,
+            problems,
             last_failure: None,
         }
     }

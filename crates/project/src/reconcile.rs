@@ -65,6 +65,11 @@ pub fn file_of(data_dir: &Path, agent: AgentId) -> Option<String> {
     Record::read(data_dir).ok()?.of(agent).map(|known| known.file.clone())
 }
 
+/// The files whose agents are in the store of this data directory, by the names that people are shown.
+pub fn files_in_use(data_dir: &Path) -> BTreeSet<String> {
+    Record::read(data_dir).unwrap_or_default().agents.into_iter().map(|known| known.file).collect()
+}
+
 /// The mistakes in the agent files and tool files of the server that runs on this data directory, as it last saw them.
 pub fn problems(data_dir: &Path) -> Vec<FileProblem> {
     let mut problems = Record::read(data_dir).unwrap_or_default().problems;

@@ -15,7 +15,6 @@ use agent::prompt::Prompt;
 use agent::run::Spent;
 use agent::update::AgentState;
 use futures_util::FutureExt;
-use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::Ports;
@@ -35,6 +34,7 @@ use crate::sent_requests::{self, SentRequests};
 use crate::think::{Interrupt, ModelCall, ModelCallEnd};
 use crate::tool_runner::{self, CallContext, Outward, OutwardEvent};
 use crate::trace::Trace;
+pub(crate) use crate::turn::{Activated, StoreFailure, Wakes};
 use crate::turn::{Turn, Watch};
 use crate::unstored::Unstored;
 use crate::waits::Wait;
@@ -59,39 +59,6 @@ pub(crate) struct NodeContext {
     /// Outcomes that the store has not taken yet.
     pub(crate) unstored: Arc<Unstored>,
     pub(crate) stopping: CancellationToken,
-}
-
-/// How an attempt to activate an agent went.
-pub(crate) enum Activated {
-    /// The activation ran; its agent is idle again.
-    Ended(ActivationEnd),
-    /// Its agent may have crashed the process, which had died `deaths` times before while it was awake. Nothing
-    /// was done; it waits for its turn among the suspects.
-    Suspect { deaths: u32 },
-    /// Its provider has as many requests in flight as it may. Nothing was done; it is in that provider's queue.
-    Full,
-}
-
-/// The store failed, and so the activation ended.
-pub(crate) struct StoreFailure {
-    pub(crate) error: StoreError,
-    /// Whether its opening had been committed.
-    pub(crate) opened: bool,
-}
-
-impl From<StoreError> for StoreFailure {
-    fn from(error: StoreError) -> Self {
-        Self { error, opened: false }
-    }
-}
-
-/// What tells a running activation that something happened.
-#[derive(Default)]
-pub(crate) struct Wakes {
-    /// Something changed: a cancel, a suspension, an urgent event.
-    pub(crate) recheck: Notify,
-    /// Any event was accepted for the agent.
-    pub(crate) due: Notify,
 }
 
 /// One activation in progress.

@@ -24,6 +24,8 @@ pub struct Options {
     /// Host names and addresses, without port, that a request may be addressed to in addition to
     /// `localhost`, `127.0.0.1` and `::1`: those that the server is configured to listen on.
     pub hosts: Vec<String>,
+    /// How many connections are accepted at once.
+    pub connections: usize,
     /// Ends all event streams.
     pub shutdown: CancellationToken,
     /// The version that `/v1/health` reports.
@@ -37,6 +39,7 @@ impl Options {
     pub fn new(key_source: KeySource) -> Self {
         Self {
             hosts: Vec::new(),
+            connections: agent::limits::CONNECTIONS_MAX,
             shutdown: CancellationToken::new(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             key_source,
@@ -75,6 +78,7 @@ impl AppState {
         options: Options,
         build_document: fn(&Arc<Self>) -> Bytes,
     ) -> Self {
+        let quotas = Arc::new(Quotas::new(options.connections));
         Self {
             ports,
             node,
@@ -83,7 +87,7 @@ impl AppState {
             running: Arc::default(),
             refusals: Refusals::default(),
             hook_pool: Arc::default(),
-            quotas: Arc::default(),
+            quotas,
             reads: Arc::default(),
             relays: Arc::default(),
             stream_ends: StreamEnds::default(),

@@ -15,8 +15,12 @@ use crate::problem::{Code, Problem};
 pub(crate) struct Crowded;
 
 /// What all keys have in flight.
-#[derive(Debug, Default)]
-pub(crate) struct Quotas(Mutex<Usage>);
+#[derive(Debug)]
+pub(crate) struct Quotas {
+    usage: Mutex<Usage>,
+    /// Streams of all keys: each holds a connection, and some are left for requests.
+    streams_most: usize,
+}
 
 #[derive(Debug, Default)]
 struct Usage {
@@ -25,6 +29,8 @@ struct Usage {
     others: Held,
     /// Bytes of all keys.
     bytes: usize,
+    /// Streams of all keys.
+    streams: usize,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -60,6 +66,11 @@ pub(crate) struct StreamSlot {
 }
 
 impl Quotas {
+    /// The quotas of a server that accepts so many connections.
+    pub(crate) fn new(connections: usize) -> Self {
+        Self { usage: Mutex::default(), streams_most: (connections / 8 * 7).max(1) }
+    }
+
     /// Begins a request.
     pub(crate) fn request(self: &Arc<Self>, caller: &Caller) -> Result<InFlight, Problem> {
         self.begin(caller.credential.id, caller.is_operator(), "key")
@@ -95,11 +106,16 @@ impl Quotas {
         if usage.keys.get(&key).is_some_and(|held| held.streams >= limits::STREAMS_PER_KEY) {
             return refused("this key has", limits::STREAMS_PER_KEY);
         }
+        if usage.streams >= self.streams_most {
+            let open = "for as many connections as the system's limit of open files allows, there are";
+            return refused(open, self.streams_most);
+        }
         if !operator && usage.others.streams >= limits::STREAMS_MAX {
             return refused("the keys that are not administrators' have", limits::STREAMS_MAX);
         }
         usage.keys.entry(key).or_default().streams += 1;
         usage.others.streams += usize::from(!operator);
+        usage.streams += 1;
         Ok(StreamSlot { quotas: Arc::clone(self), key, operator })
     }
 
@@ -118,7 +134,7 @@ impl Quotas {
     }
 
     fn lock(&self) -> MutexGuard<'_, Usage> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.usage.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -182,6 +198,7 @@ impl Drop for StreamSlot {
     fn drop(&mut self) {
         let mut usage = self.quotas.lock();
         usage.others.streams -= usize::from(!self.operator);
+        usage.streams -= 1;
         usage.release(self.key, Held { streams: 1, ..Held::default() });
     }
 }
@@ -205,7 +222,7 @@ mod tests {
 
     #[test]
     fn one_key_has_its_own_limits_and_what_it_drops_is_free_again() {
-        let quotas = Arc::<Quotas>::default();
+        let quotas = Arc::new(Quotas::new(limits::CONNECTIONS_MAX));
         let (one, other) = (caller(1, true), caller(2, true));
         let mut requests: Vec<_> =
             (0..limits::REQUESTS_PER_KEY).map(|_| quotas.request(&one).unwrap()).collect();
@@ -224,8 +241,18 @@ mod tests {
     }
 
     #[test]
+    fn streams_leave_some_connections_to_requests_whoever_opens_them() {
+        let quotas = Arc::new(Quotas::new(64));
+        let streams: Vec<_> = (0..56).map(|n| quotas.stream(&caller(n / 8, true)).unwrap()).collect();
+        let refused = quotas.stream(&caller(7, true));
+        assert_eq!(code(refused), Some(Code::TooManyStreams));
+        drop(streams);
+        assert!(quotas.stream(&caller(7, true)).is_ok());
+    }
+
+    #[test]
     fn administrators_have_a_reserve_of_streams_and_bytes() {
-        let quotas = Arc::<Quotas>::default();
+        let quotas = Arc::new(Quotas::new(limits::CONNECTIONS_MAX));
         let people = |of| (1..).map(move |n| caller(n, false)).take(of);
         let keys = limits::STREAMS_MAX.div_ceil(limits::STREAMS_PER_KEY);
         let streams: Vec<_> = people(keys)

@@ -68,7 +68,6 @@ impl Cycle {
         if let At::Step(step) = &mut at {
             self.show_inbox(step, now);
             changes.settle = step.settled(&EventState::Canceled { reason: None });
-            open.injected += u32::try_from(step.injected.len()).unwrap_or(u32::MAX);
             self.note_undecided(&mut open, Some(step), now);
         }
         self.close_log(&mut changes, &at, "[NOTICE] This cycle was canceled. Do not go on with it.", now);

@@ -132,7 +132,11 @@ impl Cycle {
             agent: self.pinned.agent,
             ordinal: self.life.cycles + 1,
             woke_for: open.woke_for.clone(),
-            events: u32::try_from(open.taken.len()).unwrap_or(u32::MAX).saturating_add(open.injected),
+            // A cycle that has decided nothing has processed nothing.
+            events: match open.decided {
+                true => u32::try_from(open.taken.len()).unwrap_or(u32::MAX).saturating_add(open.injected),
+                false => 0,
+            },
             opened_at: open.opened_at,
             ended_at: now,
             steps: open.steps.clone(),

@@ -397,7 +397,7 @@ fn agent_files(settings: &Settings, running: bool, chosen: Option<&Chosen>) -> O
     if !running {
         let kit = assemble::kit(settings, None).ok()?;
         let wrong = match up::read_tools(settings, &kit) {
-            Ok(_) => up::read_files(settings, chosen?, kit, false).err()?,
+            Ok(_) => up::read_files(settings, chosen?, kit, false, &BTreeSet::new()).err()?,
             Err(wrong) => wrong,
         };
         return Some(Check::of("files", wrong));

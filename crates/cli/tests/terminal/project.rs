@@ -503,6 +503,36 @@ fn all_problems_of_agent_files_are_reported_before_anything_is_written() {
 }
 
 #[test]
+fn a_server_comes_back_although_the_file_of_an_agent_that_exists_is_broken_and_says_so() {
+    let dir = project(&[("agents/ada.md", "---\nspaces: [home]\n---\nYou are Ada."), ("agents/bob.md", BOB)]);
+    drop(Up::start(dir.path(), &[]));
+    for broken in ["---\nmodle: x\n---\nYou are Ada.\n", "", "---\ntools: [done\n---\nx"] {
+        write(dir.path(), "agents/ada.md", broken);
+        let up = Up::start(dir.path(), &[]);
+        let ps = run(dir.path(), &["ps"]);
+        assert!(ps.out.contains("ada") && ps.out.contains("bob"), "{}", ps.shown());
+        assert!(format!("{}{}", ps.out, ps.err).contains("agents/ada.md"), "{}", ps.shown());
+        drop(up);
+    }
+    // The file of an agent that does not exist is refused as before.
+    write(dir.path(), "agents/ada.md", "---\nspaces: [home]\n---\nYou are Ada.");
+    write(dir.path(), "agents/new.md", "---\nmodle: x\n---\nx");
+    let ran = run(dir.path(), &["up", "--listen", "127.0.0.1:0", "--model", "demo"]);
+    assert!(ran.code == 2 && ran.err.contains("agents/new.md:2"), "{}", ran.shown());
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_server_that_may_open_too_few_files_says_so_and_does_not_start() {
+    let dir = project(&[("agents/bob.md", BOB)]);
+    let viv = env!("CARGO_BIN_EXE_viv");
+    let script = format!("ulimit -n 64; exec '{viv}' up --listen 127.0.0.1:0 --model demo");
+    let ran = Command::new("sh").args(["-c", &script]).current_dir(dir.path()).output().unwrap();
+    let said = String::from_utf8_lossy(&ran.stderr).into_owned();
+    assert!(ran.status.code() == Some(1) && said.contains("open 64 files"), "{said}");
+}
+
+#[test]
 fn an_agent_file_cannot_take_a_persons_name() {
     let dir = project(&[]);
     {

@@ -63,6 +63,7 @@ fn a_cancel_also_settles_the_events_that_the_current_step_shows() {
     let (commits, next) = drive(&mut cycle);
     assert_eq!(ended(&next).0, Ending::Canceled);
     assert_eq!(settled_states(&commits[0]), [(2, "canceled")]);
+    assert_eq!(commits[0].run.as_ref().unwrap().events, 1, "only the first one was processed");
     let entries: Vec<_> = commits[0].entries.iter().map(|entry| entry.kind).collect();
     assert_eq!(entries, [EntryKind::Injection, EntryKind::Notice], "the log keeps what the agent was shown");
     // The same before anything was processed.
@@ -74,7 +75,7 @@ fn a_cancel_also_settles_the_events_that_the_current_step_shows() {
     cycle.discarded(None);
     let (commits, _) = drive(&mut cycle);
     assert_eq!(settled_states(&commits[0]), [(1, "canceled"), (2, "canceled")]);
-    assert_eq!(commits[0].run.as_ref().unwrap().events, 2);
+    assert_eq!(commits[0].run.as_ref().unwrap().events, 0);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! The agent files of a server, on the command line: what is refused, asked and printed.
 
+use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::sync::Arc;
 
@@ -33,19 +34,20 @@ pub(crate) async fn check_start(settings: &Settings) -> Result<(AgentFolder, Str
     let chosen = model::choose(settings, Arc::new(SystemClock::new())).await?;
     let kit = assemble::kit(settings, None)?;
     read_tools(settings, &kit)?;
-    Ok((read(settings, &chosen, kit, false)?, chosen.info.name.clone()))
+    Ok((read(settings, &chosen, kit, false, &BTreeSet::new())?, chosen.info.name.clone()))
 }
 
-/// Reads and checks all files; reports all problems at once.
+/// Reads and checks all files; reports all problems at once. A mistake in a file that is `in_use` stops nothing.
 pub(crate) fn read(
     settings: &Settings,
     chosen: &Chosen,
     toolbox: Arc<dyn Toolbox>,
     prune: bool,
+    in_use: &BTreeSet<String>,
 ) -> Result<AgentFolder> {
     let dir = settings.agents_dir();
     let vetting = Vetting { models: Arc::clone(&chosen.models), toolbox };
-    let files = AgentFolder::read(dir, vetting).map_err(refused)?;
+    let files = AgentFolder::read(dir, vetting, in_use).map_err(refused)?;
     let named = settings.get("agents_dir").origin != Origin::Default;
     if !files.folder_exists && (named || prune) {
         // A wrong path must not look like a folder whose files were all removed.
@@ -125,6 +127,18 @@ pub(super) async fn check(
     }
     let what = format!("the files of {} are gone: retiring these agents cannot be undone", gone.join(", "));
     input::confirm(screen, &what, yes, Some("leave out --prune"))
+}
+
+/// Says which files are not in use because of mistakes in them, before anything else is said: in the log as an error.
+pub(super) fn report_broken(files: &AgentFolder, screen: &Screen) {
+    for problem in &files.broken {
+        let message = format!("{problem}; its agent goes on with its last good config");
+        tracing::error!(target: LOG_TARGET, "{message}");
+        if screen.json || screen.width.is_some() {
+            screen
+                .failure(&Failure::new(Exit::Usage, "bad_agent_file", message).hint(problem.while_running()));
+        }
+    }
 }
 
 /// Applies changes of the files and prints them; without a terminal, as lines of the log. Runs forever; drop it to

@@ -48,6 +48,7 @@ pub(crate) async fn run(global: Global, mut screen: Screen, args: UpArgs) -> Res
     }
     log_to_stderr(screen, &settings)?;
     let data_dir = settings.data_dir();
+    let connections = assemble::connections()?;
     let listener = listen::bind(settings.get("listen"), settings.flag("allow_remote"), data_dir).await?;
     let address = listener.local_addr().map_err(|error| {
         Failure::new(Exit::Failed, "cannot_listen", format!("cannot read the address in use: {error}"))
@@ -58,7 +59,8 @@ pub(crate) async fn run(global: Global, mut screen: Screen, args: UpArgs) -> Res
     drop(progress);
     let kit = assemble::kit(&settings, Some(address))?;
     let tools = read_tools(&settings, &kit)?;
-    let files = files::read(&settings, &chosen, kit.clone(), args.prune)?;
+    let in_use = project::reconcile::files_in_use(data_dir);
+    let files = files::read(&settings, &chosen, kit.clone(), args.prune, &in_use)?;
     let signals = Signals::new()?;
     tokio::spawn(tools::child::reap_orphans());
 
@@ -77,6 +79,7 @@ pub(crate) async fn run(global: Global, mut screen: Screen, args: UpArgs) -> Res
     let ports = Ports { bounds: settings.bounds(), hooks, courier, links, ..ports };
     let reconciler = Reconciler { ports: ports.clone(), data_dir: data_dir.to_owned() };
     files::check(&files, &reconciler, &screen, args.prune, args.yes).await?;
+    files::report_broken(&files, &screen);
     // As many as are listed by name. One that cannot be read does not stop the start: it is quarantined when it is
     // activated.
     let page = PageRequest { cursor: None, limit: announce::NAMED as u32 + 1 };
@@ -96,7 +99,7 @@ pub(crate) async fn run(global: Global, mut screen: Screen, args: UpArgs) -> Res
         hosts.push(address.ip().to_string());
     }
     let ports_of_hooks = ports.clone();
-    let server = LocalServer::start(store, ports, hosts);
+    let server = LocalServer::start(store, ports, hosts, connections);
     let serving = server.serve_api(listener);
     // A program may be asked for the secrets, which takes as long as it takes.
     tokio::spawn(report::unready_hooks(ports_of_hooks));

@@ -36,8 +36,9 @@ pub(crate) struct Opened {
     pub(crate) db: Connection,
     pub(crate) file: PathBuf,
     pub(crate) lock: File,
-    /// Keeps the room of the index of the log reserved. Closed after all connections: closing it drops their locks.
-    pub(crate) room: Option<File>,
+    /// The file itself, locked, and the index of its log, with its room. Closed after all connections: closing them drops the
+    /// locks of those.
+    pub(crate) held: Vec<File>,
     /// Frames of its log that were found lost when it was opened.
     pub(crate) lost_frames: u64,
 }
@@ -50,14 +51,32 @@ pub(crate) fn open_dir(dir: &Path) -> Result<Opened, OpenError> {
     crate::sqlite::engine::disk::prepare(dir);
     let file = dir.join(FILE);
     create_if_missing(&file)?;
+    let mut held = hold(dir, &file)?;
     let io = |source| OpenError::Io { dir: dir.to_owned(), source };
     let logged = log::read(&log::path_of(&file)).map_err(io)?;
     refuse_cut_off(&file, &logged)?;
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let db = Connection::open_with_flags(&file, flags).map_err(|error| unreadable(&file, &error))?;
     prepare(&db, &file)?;
-    let room = reserve_room(&file);
-    Ok(Opened { db, file, lock, room, lost_frames: logged.lost_frames })
+    held.extend(reserve_room(&file));
+    Ok(Opened { db, file, lock, held, lost_frames: logged.lost_frames })
+}
+
+/// Locks the store itself, for the case that somebody removes the lock file beside it. SQLite's own locks are of another kind.
+#[cfg(unix)]
+fn hold(dir: &Path, file: &Path) -> Result<Vec<File>, OpenError> {
+    let io = |source| OpenError::Io { dir: dir.to_owned(), source };
+    let store = File::open(file).map_err(io)?;
+    match store.try_lock() {
+        Err(TryLockError::WouldBlock) => Err(OpenError::Locked { dir: dir.to_owned() }),
+        // A file system without locks: the lock file is all there is.
+        Ok(()) | Err(TryLockError::Error(_)) => Ok(vec![store]),
+    }
+}
+
+#[cfg(not(unix))]
+fn hold(_: &Path, _: &Path) -> Result<Vec<File>, OpenError> {
+    Ok(Vec::new())
 }
 
 /// Refuses a store of which pages are missing that its log does not have either, before anything opens it for writing.
@@ -308,6 +327,16 @@ mod tests {
             }
             assert_eq!(rows(&open_dir(&torn).unwrap().db), Ok(50));
         }
+    }
+
+    #[test]
+    fn without_its_lock_file_a_store_that_is_in_use_is_still_locked() {
+        let dir = tempfile::tempdir().unwrap();
+        let opened = open_dir(dir.path()).unwrap();
+        std::fs::remove_file(dir.path().join(LOCK)).unwrap();
+        assert!(matches!(open_dir(dir.path()), Err(OpenError::Locked { .. })));
+        drop(opened);
+        assert!(open_dir(dir.path()).is_ok());
     }
 
     #[cfg(target_os = "linux")]

@@ -15,6 +15,7 @@ mod target_book;
 pub(crate) mod tests;
 pub(crate) mod tool_book;
 
+use std::fs::File;
 use std::path::Path;
 use std::sync::mpsc::{self, SyncSender, TrySendError};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -54,7 +55,7 @@ struct Inner {
     /// Set with why the store is broken, if a query finds out.
     report_broken: watch::Sender<Option<String>>,
     /// Closed after all connections.
-    _room: Option<std::fs::File>,
+    _held: Arc<Vec<File>>,
 }
 
 enum Mode {
@@ -106,11 +107,14 @@ impl Sqlite {
             copy_back_from: 0,
         };
         let report = report_broken.clone();
+        let _held = Arc::new(opened.held);
+        let held = Arc::clone(&_held);
         let writer = std::thread::Builder::new()
             .name("viv-writer".into())
             .spawn(move || {
                 writing.run(&queue, &report);
                 // The next process that opens the directory finds the file unused.
+                held.iter().for_each(|file| drop(file.unlock()));
                 drop(lock);
             })
             .map_err(|source| OpenError::Io { dir: dir.to_owned(), source })?;
@@ -129,7 +133,7 @@ impl Sqlite {
                 broken,
                 lost_frames: opened.lost_frames,
                 report_broken,
-                _room: opened.room,
+                _held,
             }),
         })
     }
@@ -142,9 +146,9 @@ impl Sqlite {
         let mode = Mode::Inline { db: Mutex::new(Some(db)), index: Mutex::default() };
         let (report_broken, broken) = watch::channel(None);
         let (session, counters) = (Arc::new(Session::new(opening, clock)), Arc::default());
-        let (lost_frames, _room) = (0, None);
+        let (lost_frames, _held) = (0, Arc::default());
         Ok(Self {
-            inner: Arc::new(Inner { mode, session, counters, broken, lost_frames, report_broken, _room }),
+            inner: Arc::new(Inner { mode, session, counters, broken, lost_frames, report_broken, _held }),
         })
     }
 
@@ -167,7 +171,7 @@ impl Sqlite {
                 broken,
                 lost_frames: 0,
                 report_broken: self.inner.report_broken.clone(),
-                _room: None,
+                _held: Arc::default(),
             }),
         })
     }
