@@ -117,7 +117,8 @@ fn pairs(text: &str, from: usize, to: usize, found: &mut Vec<Word>) {
 /// One word in the form in which it is compared.
 fn fold(piece: &str) -> String {
     // By way of upper case, so that letters with one capital are equal: `ß` and `ss`, `ς` and `σ`.
-    let lower: String = piece.chars().flat_map(char::to_uppercase).flat_map(char::to_lowercase).collect();
+    let upper = piece.chars().flat_map(char::to_lowercase).flat_map(char::to_uppercase);
+    let lower: String = upper.flat_map(char::to_lowercase).collect();
     let arabic = lower.chars().any(|c| matches!(c, '\u{600}'..='\u{6ff}'));
     let bare: String = match arabic {
         true => lower.chars().filter_map(arabic_letter).collect(),
