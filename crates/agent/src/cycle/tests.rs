@@ -126,6 +126,10 @@ fn activation(waiting: Vec<Waiting>) -> Activation {
     }
 }
 
+fn labelled(name: &str, label: ToolLabel) -> ToolSpec {
+    ToolSpec { labels: [label].into_iter().collect(), ..tool(name, Effect::ReadOnly) }
+}
+
 fn begin_with(activation: Activation) -> Cycle {
     begin_after(activation, false)
 }
@@ -146,12 +150,9 @@ fn begin_at(activation: Activation, panicked: bool, now: Timestamp) -> Cycle {
         tool("fire", Effect::Unsafe),
         ToolSpec { asynchronous: true, ..tool("order", Effect::ReadOnly) },
         ToolSpec { asynchronous: true, ..tool("ship", Effect::Unsafe) },
-        ToolSpec { labels: [ToolLabel::Private].into_iter().collect(), ..tool("crm", Effect::ReadOnly) },
-        ToolSpec { labels: [ToolLabel::Exfiltrates].into_iter().collect(), ..tool("mail", Effect::ReadOnly) },
-        ToolSpec {
-            labels: [ToolLabel::Exfiltrates].into_iter().collect(),
-            ..tool(names::FETCH_PAGE, Effect::ReadOnly)
-        },
+        labelled("crm", ToolLabel::Private),
+        labelled("mail", ToolLabel::Exfiltrates),
+        labelled(names::FETCH_PAGE, ToolLabel::Exfiltrates),
         tool(names::ENTER_SPACE, Effect::Inward),
     ];
     let model = ModelInfo {
@@ -574,26 +575,6 @@ fn within_a_cycle_every_prompt_extends_the_one_before() {
         before = now;
         next = reply_with(&mut cycle, vec![text("t"), call("note")]).1;
     }
-}
-
-#[test]
-fn a_node_stop_gives_unprocessed_events_back_and_parks_open_cycles() {
-    let mut cycle = begin(vec![service(1, 0)]);
-    cycle.stop("the node stops");
-    drive(&mut cycle);
-    // The generation in flight may finish its step.
-    let (commits, next) = reply_with(&mut cycle, vec![call("note")]);
-    assert_eq!(kinds(&commits), [CommitKind::Decide, CommitKind::Park]);
-    assert!(commits[1].open.is_some());
-    assert!(matches!(next, Next::Finished(ActivationEnd::Parked { .. })));
-
-    let mut unclean = activation(vec![service(1, 0)]);
-    unclean.clean = false;
-    let mut cycle = begin_with(unclean);
-    cycle.stop("the node stops");
-    let (commits, _) = drive(&mut cycle);
-    assert_eq!(kinds(&commits), [CommitKind::Open, CommitKind::Close]);
-    assert!(!commits[1].blame && commits[1].settle[0].state == EventState::Waiting);
 }
 
 #[test]

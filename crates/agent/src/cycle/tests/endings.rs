@@ -354,3 +354,23 @@ fn the_space_whose_messages_woke_the_agent_is_the_active_one() {
         assert_eq!(cycle.active_space(), expected);
     }
 }
+
+#[test]
+fn a_node_stop_gives_unprocessed_events_back_and_parks_open_cycles() {
+    let mut cycle = begin(vec![service(1, 0)]);
+    cycle.stop("the node stops");
+    drive(&mut cycle);
+    // The generation in flight may finish its step.
+    let (commits, next) = reply_with(&mut cycle, vec![call("note")]);
+    assert_eq!(kinds(&commits), [CommitKind::Decide, CommitKind::Park]);
+    assert!(commits[1].open.is_some());
+    assert!(matches!(next, Next::Finished(ActivationEnd::Parked { .. })));
+
+    let mut unclean = activation(vec![service(1, 0)]);
+    unclean.clean = false;
+    let mut cycle = begin_with(unclean);
+    cycle.stop("the node stops");
+    let (commits, _) = drive(&mut cycle);
+    assert_eq!(kinds(&commits), [CommitKind::Open, CommitKind::Close]);
+    assert!(!commits[1].blame && commits[1].settle[0].state == EventState::Waiting);
+}
