@@ -63,7 +63,10 @@ fn calls(run: &RunJson) -> Vec<PastUpdate> {
     let mut updates = Vec::new();
     for step in &run.steps {
         for (index, call) in (0..).zip(&step.calls) {
-            let (Some(started), Some(status)) = (call.started_ms, call.status) else { continue };
+            let Some(status) = call.status else { continue };
+            // A call that was refused before it began ended with its reply.
+            let replied = step.started_ms.unwrap_or(0).saturating_add(step.model_ms);
+            let started = call.started_ms.unwrap_or(replied);
             let ended = Duration::from_millis(started.saturating_add(call.took_ms.unwrap_or(0)));
             let at = run.opened_at.checked_add(ended).unwrap_or(run.ended_at).min(run.ended_at);
             let update = Update::ToolDone {

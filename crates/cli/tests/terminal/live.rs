@@ -94,8 +94,8 @@ fn a_piped_watch_prints_past_and_new_updates() {
     let past: Vec<String> = watch.until("completed").iter().map(|line| without_time(line)).collect();
     assert_eq!(past[0], "owner → home: remember that I like tea");
     assert!(
-        past[1].starts_with("ada → home: ")
-            && past[2].starts_with("ada set_memories: ok, ")
+        past[1..3].iter().any(|line| line.starts_with("ada → home: "))
+            && past[1..3].iter().any(|line| line.starts_with("ada set_memories: ok, "))
             && past[3].starts_with("ada completed: 2 steps, "),
         "{past:#?}"
     );

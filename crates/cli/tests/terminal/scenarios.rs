@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
 use std::path::Path;
 
-use crate::world::{Ran, Server, run};
+use crate::world::{Ran, Server, run, run_with};
 
 /// A file with one person, one agent and one space.
 const FILE: &str = "scenario: Hello\npeople: [husam]\nagents:\n  ada:\n    script:\n      - say: good morning\n\
@@ -279,7 +279,9 @@ fn what_an_agent_did_with_tools_approvals_and_deliveries_is_recorded_and_passes(
     let tools = r#"tools=["look","fail","unused","ask_person","send_message","done"]"#;
     viv(&["agents", "set", "bea", tools, r#"approve=["look"]"#]);
     viv(&["spaces", "open", "desk", "--members", "owner,bea"]);
-    viv(&["hooks", "add", "door", "--kind", "key", "--to", "bea", "--event", "{{ body.text }}"]);
+    assert_eq!(run_with(server.dir.path(), &["secrets", "set", "door"], "canary-secret-0815", &[]).code, 0);
+    let hook = ["hooks", "add", "door", "--kind", "shared_secret", "--secret", "door", "--to", "bea"];
+    viv(&[&hook[..], &["--event", "{{ body.text }}"]].concat());
     let answer = |how: &[&str]| {
         let call = crate::approvals::until(|| {
             let list = viv(&["approvals", "list", "--json"]).json();

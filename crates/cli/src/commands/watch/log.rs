@@ -203,11 +203,7 @@ impl Log {
             Update::EventProgress { agent, event, progress: EventProgress::Dead, reason, .. } => {
                 let why = reason.as_deref().unwrap_or("no reason is known");
                 // The id is last: a brief row may be cut off there.
-                let name = self.names.handle(agent.0);
-                let text = format!(
-                    "has a dead event, see `viv events {name} --state dead`: {why} (event {})",
-                    event.0
-                );
+                let text = format!("has a dead event, see `viv ps`: {why} (event {})", event.0);
                 self.row(at, *agent, &text, Style::Dim);
             }
             Update::Compaction { agent, compaction, .. } => {

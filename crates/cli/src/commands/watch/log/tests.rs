@@ -343,10 +343,7 @@ fn a_dead_event_has_its_reason_and_the_command_before_its_id() {
         reason: Some("invalid request".to_owned()),
     };
     let row = rendered(log(Some(80), LogStyle::Brief), std::slice::from_ref(&dead));
-    assert!(
-        row.contains("ada has a dead event, see `viv events ada --state dead`: invalid request"),
-        "{row}"
-    );
+    assert!(row.contains("ada has a dead event, see `viv ps`: invalid request"), "{row}");
     let rows = rendered(log(None, LogStyle::Full), &[dead]);
     assert!(rows.ends_with(&format!("invalid request (event {id})")), "{rows}");
 }
