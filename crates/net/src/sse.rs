@@ -1,5 +1,5 @@
 //! A parser of server-sent events as servers really send them: any line ending, comments, several `data`
-//! lines, an `error:` field (old llama.cpp), no empty line at the end. Its memory is bounded.
+//! lines, an `error:` field (an old model server), no empty line at the end. Its memory is bounded.
 //!
 //! It does not interpret the events.
 
