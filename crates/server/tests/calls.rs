@@ -3,7 +3,6 @@
 use agent::call::{CallRow, CallState, Effect, Runner};
 use agent::changes::{Changes, CommitKind};
 use agent::entry::EntryKind;
-use agent::event::Trust;
 use agent::id::{CallId, CycleId, MessageId};
 use agent::life::{Lease, OpenCycle};
 use agent::port::Delivered;
