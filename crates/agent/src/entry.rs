@@ -72,6 +72,9 @@ pub struct View {
     pub tail: u64,
     /// Reasoning of entries below this seq is never sent again (its prefix has changed).
     pub reasoning_from: u64,
+    /// The first revision whose layers are sent: the later ones left out nothing but reasoning and native blocks.
+    #[serde(default)]
+    pub layers_from: u64,
     /// Native blocks of entries below this seq are never sent again, because a vendor refused them.
     #[serde(default)]
     pub native_from: u64,
@@ -93,6 +96,7 @@ impl View {
             ranges: Vec::new(),
             tail: 1,
             reasoning_from: 1,
+            layers_from: 0,
             native_from: 1,
             compaction: None,
             trust: Trust::Operator,

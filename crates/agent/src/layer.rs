@@ -1,8 +1,8 @@
 //! Layers: text that a model is sent in addition to the log, and a typed record of what of the workspace it shows. What a
 //! request shows is read from these records, never from texts, so that a change of wording changes nothing else.
 //!
-//! A layer belongs to the view under which it was first sent, and is sent as long as that view stands. So a new view begins
-//! with one whole workspace, whatever it leaves out.
+//! A layer belongs to the view under which it was first sent, and is sent as long as the entries stand that this view shows. So
+//! a view that shows others begins with one whole workspace, whatever it leaves out.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -167,7 +167,7 @@ impl Known {
 }
 
 /// Whether so many more tokens of changes have no room behind the whole workspace among these layers: then the view begins
-/// anew with one fresh copy.
+/// anew with one fresh copy. They have as much as a quarter of it, and a little in any case.
 pub fn is_tail_full<'a>(layers: impl IntoIterator<Item = &'a Layer>, more: u32) -> bool {
     let (mut whole, mut tail) = (0, u64::from(more));
     for layer in layers {
@@ -177,7 +177,7 @@ pub fn is_tail_full<'a>(layers: impl IntoIterator<Item = &'a Layer>, more: u32) 
             LayerKind::Preview | LayerKind::Phase => {}
         }
     }
-    tail * limits::WORKSPACE_TAIL_SHARE > whole
+    whole == 0 || tail > (whole / limits::WORKSPACE_TAIL_SHARE).max(limits::WORKSPACE_TAIL_MIN_TOKENS)
 }
 
 #[cfg(test)]
@@ -215,8 +215,10 @@ mod tests {
     fn changes_have_room_up_to_a_quarter_of_the_workspace() {
         let layer = |kind, tokens| Layer { tokens, ..Layer::new(kind, 0, 1, "x".into()) };
         let sent =
-            [layer(LayerKind::Whole, 400), layer(LayerKind::Update, 60), layer(LayerKind::Preview, 900)];
-        assert!(!is_tail_full(&sent, 40) && is_tail_full(&sent, 41));
+            [layer(LayerKind::Whole, 4_000), layer(LayerKind::Update, 600), layer(LayerKind::Preview, 9_000)];
+        assert!(!is_tail_full(&sent, 400) && is_tail_full(&sent, 401));
+        let small = [layer(LayerKind::Whole, 100)];
+        assert!(!is_tail_full(&small, 200) && is_tail_full(&small, 201), "a little has room in any case");
         assert!(is_tail_full(&[], 1), "without a whole workspace there is nothing to change");
     }
 }

@@ -215,6 +215,8 @@ pub const WORKSPACE_MAX_BYTES: usize = 24 * 1024;
 pub const WORKSPACE_SHARE: u64 = 8;
 /// What has changed in the workspace since a request shows it whole takes at most this part of it: a quarter.
 pub const WORKSPACE_TAIL_SHARE: u64 = 4;
+/// Tokens of changes that have room in any case: the prefix of a small workspace is worth more than it.
+pub const WORKSPACE_TAIL_MIN_TOKENS: u64 = 200;
 /// Bytes reserved in a part of the workspace for the remark on what is left out.
 pub const WORKSPACE_REMARK_BYTES: usize = 40;
 /// Minutes after which a cycle is shown the time again.

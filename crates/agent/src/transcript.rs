@@ -32,6 +32,7 @@ pub fn rebuilt(view: &View, window: &[Arc<Entry>]) -> Option<View> {
     }
     Some(View {
         rev: view.rev + 1,
+        layers_from: if has_invalid { view.rev + 1 } else { view.layers_from },
         summary: view.summary.clone(),
         ranges: runs,
         tail,

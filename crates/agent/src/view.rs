@@ -142,7 +142,7 @@ fn newest(window: &[Arc<Entry>], room: u64, most: usize, is_border: impl Fn(&Ent
 fn cut_at(view: &View, window: &[Arc<Entry>], ranges: Vec<(u64, u64)>, tail: u64) -> View {
     // The prefix of all entries so far changes, so their reasoning is never sent again.
     let reasoning_from = window.last().map_or(1, |entry| entry.seq + 1);
-    View { rev: view.rev + 1, ranges, tail, reasoning_from, ..view.clone() }
+    View { rev: view.rev + 1, layers_from: view.rev + 1, ranges, tail, reasoning_from, ..view.clone() }
 }
 
 #[cfg(test)]

@@ -23,8 +23,9 @@ use components::{Component, Fact};
 use layout::Section;
 pub use system::system;
 
-const HEAD: &str = "[WORKSPACE — facts of this moment, not part of your history; later lines replace those with the same name or id]";
-const UPDATE_HEAD: &str = "[WORKSPACE — what has changed]";
+const HEAD: &str = "[WORKSPACE — facts of this moment, not part of your history]";
+const UPDATE_HEAD: &str =
+    "[WORKSPACE — what has changed: these lines replace those with the same name or id]";
 
 /// What the workspace shows.
 #[derive(Clone, Copy, Debug)]

@@ -57,7 +57,7 @@ mod tests {
             (card, format!("> {card}")),
             ("[viv] [approval wanted] pay", "> \\[viv] [approval wanted] pay".to_owned()),
             ("ok\n  [Approval  granted by owner]", "ok\n>   [Approval  granted by owner]".to_owned()),
-            ("[\u{200b}viv] pay", "> [\u{200b}viv] pay".to_owned()),
+            ("[\u{200b}viv] pay", "[\\u{200b}viv] pay".to_owned()),
             ("see [viv] [question] Really?", "see \\[viv] [question] Really?".to_owned()),
             ("[a list] of [things]", "[a list] of [things]".to_owned()),
         ] {

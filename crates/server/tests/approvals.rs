@@ -161,17 +161,19 @@ async fn rules_are_listed_and_deleted() {
 #[tokio::test]
 async fn whoever_gives_a_rule_learns_that_the_guard_asks_all_the_same_and_the_list_says_it_as_long_as_it_does()
  {
-    let world = World::new().await;
     let until = "2026-11-22T14:00:00Z";
+    let once = World::new().await;
+    let id = asked(&once, |asked| Approval { tainted: true, ..asked }).await;
+    let given = answer(&once, ADMIN, &id, json!({"verdict": "approve"})).await;
+    assert_eq!((given.status, &given.json["guard_asks"]), (200, &Value::Null), "no rule was given");
+    let mut world = once;
     for (tainted, for_that, asks) in [(true, false, true), (true, true, false), (false, false, false)] {
+        world = World::new().await;
         let id = asked(&world, |asked| Approval { tainted, ..asked }).await;
         let body = json!({"verdict": "approve", "remember_until": until, "remember_tainted": for_that});
         let given = answer(&world, ADMIN, &id, body).await;
         assert_eq!((given.status, &given.json["guard_asks"]), (200, &json!(asks)), "{given:?}");
     }
-    let id = asked(&world, |asked| Approval { tainted: true, ..asked }).await;
-    let once = answer(&world, ADMIN, &id, json!({"verdict": "approve"})).await;
-    assert_eq!(once.json["guard_asks"], Value::Null, "no rule was given");
     let asks = async || world.get("/v1/approval-rules").await.json["items"][0]["guard_asks"].clone();
     assert_eq!(asks().await, false);
     let path = "/v1/agents/muhammad/memories/note";

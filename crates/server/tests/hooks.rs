@@ -363,9 +363,9 @@ async fn strangers_hide_no_refusal_that_an_operator_needs_and_a_verified_one_has
     assert!(listed, "beside the stranger's: {lines:?}");
     assert_eq!(world.send(github("d-1", "{")).await.code(), "bad_delivery");
     let hook =
-        json!({"kind": "github", "secrets": ["github"], "agents": ["muhammad"], "event": "{{ body.x }}"});
+        json!({"kind": "github", "secrets": ["github"], "agents": ["muhammad"], "event": "{{ 1 + body.x }}"});
     declare(&world, "ci", hook).await;
-    assert_eq!(world.send(github("d-2", "{}")).await.code(), "hook_template");
+    assert_eq!(world.send(github("d-2", "{\"x\":\"one\"}")).await.code(), "hook_template");
     assert_eq!(world.post("/v1/agents/muhammad/retire", json!({})).await.status, 200);
     assert_eq!(world.send(github("d-3", "{\"x\":1}")).await.code(), "agent_retired");
     for _ in 0..limits::HOOK_LOG_MAX + 1 {

@@ -34,7 +34,7 @@ async fn a_plan_can_be_set_read_listed_and_deleted() {
 async fn a_plan_that_cannot_be_right_is_refused_with_the_reason() {
     let world = World::new().await;
     for (change, why) in [
-        (json!({"cron": "* * * * * *"}), "cron expression of five fields"),
+        (json!({"cron": "* * * * * *"}), "`cron`: wanted five fields"),
         (json!({"cron": "0 0 30 2 *"}), "never fires"),
         (json!({"zone": "Nowhere/Land"}), "not an IANA time zone"),
         (json!({"cron": null, "zone": null, "at": "2001-01-01T00:00:00Z"}), "`at` must be ahead"),

@@ -38,7 +38,8 @@ pub fn cleared(view: &View, window: &[Arc<Entry>]) -> Option<View> {
         false => text.to_owned(),
     });
     let (summary, trust) = (summary.filter(|text| !text.is_empty()), view.trust.max(Trust::Agent));
-    Some(View { rev: view.rev + 1, summary, ranges, tail, reasoning_from: next, trust, ..view.clone() })
+    let (rev, layers_from) = (view.rev + 1, view.rev + 1);
+    Some(View { rev, layers_from, summary, ranges, tail, reasoning_from: next, trust, ..view.clone() })
 }
 
 #[cfg(test)]

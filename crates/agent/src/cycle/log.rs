@@ -93,7 +93,10 @@ impl Log {
 
     /// The view that the first decision writes, if less than the stored view was sent.
     pub(super) fn narrowed_view(&self) -> Option<View> {
-        self.full.as_ref().map(|(old, _)| View { rev: old.rev + 1, ..self.view.clone() })
+        self.full.as_ref().map(|(old, _)| {
+            let rev = old.rev + 1;
+            View { rev, layers_from: self.view.layers_from.min(rev), ..self.view.clone() }
+        })
     }
 
     pub(super) fn tokens(&self) -> u64 {
@@ -108,7 +111,7 @@ impl Log {
 
     /// The layers that are sent: those of the view.
     pub(super) fn shown_layers(&self) -> impl Iterator<Item = &Layer> {
-        self.layers.iter().filter(|layer| layer.view == self.view.rev)
+        self.layers.iter().filter(|layer| layer.view >= self.view.layers_from)
     }
 
     /// Adds a layer.
@@ -124,7 +127,7 @@ impl Log {
 
     /// Whether the view shows none of the layers that the store has.
     pub(super) fn is_anew(&self) -> bool {
-        !self.layers[..self.stored].iter().any(|layer| layer.view == self.view.rev)
+        !self.layers[..self.stored].iter().any(|layer| layer.view >= self.view.layers_from)
     }
 
     /// Removes the layers that are not stored: nothing was decided after them.
@@ -147,7 +150,7 @@ impl Log {
     /// The layers of the view that the store does not have, as it will have them.
     pub(super) fn new_layers(&self) -> Vec<Layer> {
         let view = self.narrowed_view().map_or(self.view.rev, |view| view.rev);
-        let new = self.layers[self.stored..].iter().filter(|layer| layer.view == self.view.rev);
+        let new = self.layers[self.stored..].iter().filter(|layer| layer.view >= self.view.layers_from);
         new.map(|layer| Layer { view, ..layer.clone() }).collect()
     }
 

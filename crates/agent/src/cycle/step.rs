@@ -122,7 +122,7 @@ impl Cycle {
     /// have changed. Before the first decision that is done once, right behind the inbox entry. Returns the view that begins
     /// anew if the changes have no more room; then nothing is shown.
     pub(super) fn show_workspace(&mut self, step: &mut Step, now: Timestamp) -> Option<View> {
-        let view = self.log.view.rev;
+        let view = self.log.view.layers_from;
         let shown = step.entries.len() as u64;
         let ahead = if self.open.decided { shown } else { shown.min(1) };
         if !self.open.decided && step.workspace == Some(view) {
@@ -135,10 +135,12 @@ impl Cycle {
         };
         step.workspace = Some(view);
         let workspace::Rendered { text, shown } = rendered?;
-        let layer = Layer { shown, ..Layer::new(kind, view, self.log.head_seq + ahead, text.into()) };
+        let layer =
+            Layer { shown, ..Layer::new(kind, self.log.view.rev, self.log.head_seq + ahead, text.into()) };
         if kind == LayerKind::Update && layer::is_tail_full(self.log.shown_layers(), layer.tokens) {
             let (view, head) = (&self.log.view, self.log.head_seq);
-            return Some(View { rev: view.rev + 1, reasoning_from: head + 1, ..view.clone() });
+            let (rev, layers_from) = (view.rev + 1, view.rev + 1);
+            return Some(View { rev, layers_from, reasoning_from: head + 1, ..view.clone() });
         }
         self.log.show(layer);
         None

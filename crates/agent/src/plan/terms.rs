@@ -454,7 +454,11 @@ mod tests {
                 json!({"at": "2026-03-02T09:00:00Z", "cron": "0 9 * * *"}),
                 "wanted one of `at`, `after`, `every` and `cron`, got `at` and `cron`",
             ),
-            (json!({"cron": "* * * * * *"}), "got `* * * * * *`: it has six; leave out the seconds"),
+            (
+                json!({"cron": "* * * * * *"}),
+                "`cron`: wanted five fields (minute, hour, day, month, weekday) such as `30 9 * * 1-5`, got `* * * * * *`: it \
+                 has six; leave out the seconds",
+            ),
             (json!({"cron": "5 4"}), "got `5 4`: it has 2"),
             (json!({"cron": "@daily"}), "got `@daily`: write `0 0 * * *`"),
             (json!({"cron": "61 * * * *"}), "got `61 * * * *`: the minute `61` is wrong: wanted 0 to 59"),

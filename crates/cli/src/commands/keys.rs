@@ -54,8 +54,10 @@ pub(crate) async fn run(global: &Global, screen: Screen, args: KeysArgs) -> Resu
                 return Err(Failure::new(Exit::NotFound, "not_found", format!("no key is called `{id}`")));
             }
             input::confirm(&screen, &format!("revoking the key `{id}` cannot be undone"), yes, None)?;
+            // Before it is revoked: it may be the key of this command.
+            let key = client.list("/v1/keys", KEYS_MAX).await?.into_iter().find(|key| key["id"] == id);
             client.delete(&format!("/v1/keys/{}", segment(&id))).await?;
-            let answer = revoked(&client, &id).await?;
+            let answer = key.unwrap_or_else(|| json!({"id": id}));
             if answer["label"] == world::CLI_LABEL && answer["entity"].is_null() {
                 screen.note(
                     "commands on the server's machine used this key: until the server starts again they need another \
@@ -88,12 +90,6 @@ async fn create(client: &Client, screen: &Screen, path: &str, body: &impl Serial
         client.url()
     ));
     Ok(Exit::Answered)
-}
-
-/// A key that was revoked just now, as it is shown.
-async fn revoked(client: &Client, id: &str) -> Result<Value> {
-    let keys = client.list("/v1/keys", KEYS_MAX).await?;
-    Ok(keys.into_iter().find(|key| key["id"] == id).unwrap_or_else(|| json!({"id": id})))
 }
 
 async fn list(client: &Client, screen: &Screen) -> Result<Exit> {

@@ -125,7 +125,7 @@ fn it_stores_memories_on_request_and_recalls_them_from_the_workspace() {
     assert!(text.contains("I remember: tea: at 5."), "{text}");
     assert_eq!(asked.len(), 1, "a question is not stored");
     // What has changed since is shown by lines.
-    let update = "[WORKSPACE — what has changed]\n\nYour memories:\n- no longer: \"tea\"\n- \"rule\" (pinned): \"be kind\"\n";
+    let update = "[WORKSPACE — what has changed: these lines replace those with the same name or id]\n\nYour memories:\n- no longer: \"tea\"\n- \"rule\" (pinned): \"be kind\"\n";
     let items = vec![
         Item::Layer(Arc::from(workspace)),
         inbox(9, 1, &[&message_from("Husam", "What do you remember?")]),

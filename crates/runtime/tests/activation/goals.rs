@@ -8,20 +8,17 @@ use serde_json::json;
 
 use crate::fixture::{Fixture, done, everything, inbox, step};
 
-/// The workspace of the open cycle.
-fn workspace(prompt: &Prompt) -> String {
+/// The lines of goals in all that is shown of the workspace, in order.
+fn shown(prompt: &Prompt) -> Vec<String> {
     let layers = prompt.items.iter().filter_map(|item| match item {
-        Item::Layer(text) => Some(text.to_string()),
+        Item::Layer(text) => Some(text.as_ref()),
         Item::Entry(_) => None,
     });
-    layers.rev().find(|text| text.contains("[WORKSPACE")).unwrap_or_default()
-}
-
-/// The lines of the goals in the workspace.
-fn shown(prompt: &Prompt) -> Vec<String> {
-    let workspace = workspace(prompt);
-    let goals = workspace.split_once("Your goals:\n").map_or("", |(_, rest)| rest);
-    goals.lines().take_while(|line| line.trim_start().starts_with("- ")).map(str::to_owned).collect()
+    let goals = |text: &str| {
+        let lines = text.split_once("Your goals:\n").map_or("", |(_, rest)| rest).lines();
+        lines.take_while(|line| line.trim_start().starts_with("- ")).map(str::to_owned).collect::<Vec<_>>()
+    };
+    layers.flat_map(goals).collect()
 }
 
 /// The id in the line of that goal.

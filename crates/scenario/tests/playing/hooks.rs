@@ -36,7 +36,8 @@ async fn a_delivery_without_an_id_is_an_event_each_time_also_while_the_server_is
 
 #[tokio::test]
 async fn a_delivery_that_the_template_cannot_be_written_with_ends_the_story_with_its_line() {
-    let outcome = played(&with(MAPPED, "  - hook ci delivers: {n: 7}\n", EXPECT)).await;
+    let mapped = "  ci: {to: [ada], event: \"build {{ 1 + body.n }}\"}\n";
+    let outcome = played(&with(mapped, "  - hook ci delivers: {n: seven}\n", EXPECT)).await;
     let why = outcome.broken_off.unwrap();
     assert!(why.starts_with("line 15: the delivery is refused: the hook's template cannot"), "{why}");
 }

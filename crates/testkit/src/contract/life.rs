@@ -330,6 +330,7 @@ pub async fn a_view_is_stored_separately_and_the_log_stays_complete(b: Backend) 
         ranges: vec![(1, 1)],
         tail: 4,
         reasoning_from: 4,
+        layers_from: 1,
         native_from: 3,
         trust: Trust::Agent,
         compaction: Some(Compaction {

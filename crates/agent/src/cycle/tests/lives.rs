@@ -142,11 +142,11 @@ impl Lived {
             let texts = layers.iter().filter(|text| text.starts_with(head));
             texts.map(|text| u64::from(crate::tokens::estimate(text))).collect()
         };
-        let (wholes, updates) = (of("[WORKSPACE — facts"), of("[WORKSPACE — what has changed]"));
+        let (wholes, updates) = (of("[WORKSPACE — facts"), of("[WORKSPACE — what has changed"));
         assert_eq!(wholes.len(), 1, "one whole workspace: {layers:?}");
         let tail: u64 = updates.iter().sum();
         assert!(
-            tail * limits::WORKSPACE_TAIL_SHARE <= wholes[0],
+            tail <= (wholes[0] / limits::WORKSPACE_TAIL_SHARE).max(limits::WORKSPACE_TAIL_MIN_TOKENS),
             "changes of {tail} tokens behind {}",
             wholes[0]
         );

@@ -46,7 +46,7 @@ fn workspaces(prompt: &Prompt) -> (Vec<String>, Vec<String>) {
     let of =
         |head: &str, texts: &[String]| texts.iter().filter(|text| text.starts_with(head)).cloned().collect();
     let layers: Vec<String> = layers.collect();
-    (of("[WORKSPACE — facts", &layers), of("[WORKSPACE — what has changed]", &layers))
+    (of("[WORKSPACE — facts", &layers), of("[WORKSPACE — what has changed", &layers))
 }
 
 #[test]
@@ -56,7 +56,7 @@ fn what_others_change_during_a_cycle_is_shown_at_the_end_and_its_own_changes_are
     remember(&mut cycle, "at 5");
     let (_, next) = reply_with(&mut cycle, vec![call("note")]);
     let Next::Think(first) = next else { panic!("wanted the next step, got {next:?}") };
-    let update = "layer: [WORKSPACE — what has changed]\n\nYour memories:\n- \"tea\": \"at 5\"";
+    let update = "layer: [WORKSPACE — what has changed: these lines replace those with the same name or id]\n\nYour memories:\n- \"tea\": \"at 5\"";
     assert_eq!(shown(&first).last().unwrap(), update);
     // The agent changes it itself: the outcome of its call says so.
     cycle.replied(Ok(reply(vec![call("note")])), at(2_000));
@@ -135,7 +135,12 @@ fn a_workspace_that_stays_is_sent_in_place_and_later_cycles_add_the_lines_that_h
     let (stored, prompt) = first_step(&mut cycle);
     let texts = shown(&prompt);
     let lines = "- \"k3\": \"other\"\n- \"k5\" (pinned): \"something that is long enough to fill a line\"\n- no longer: \"k39\"";
-    assert_eq!(texts[4], format!("layer: [WORKSPACE — what has changed]\n\nYour memories:\n{lines}"));
+    assert_eq!(
+        texts[4],
+        format!(
+            "layer: [WORKSPACE — what has changed: these lines replace those with the same name or id]\n\nYour memories:\n{lines}"
+        )
+    );
     assert_eq!(
         (stored.len(), stored[0].kind, stored[0].after),
         (1, LayerKind::Update, 3),

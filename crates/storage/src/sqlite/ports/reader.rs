@@ -409,7 +409,7 @@ impl Reader for Sqlite {
             }
             let entries = shown(db, row, &view, last).map_err(name_agent(agent))?;
             let entries = entries.into_iter().map(Arc::unwrap_or_clone).collect();
-            let layers = layers(db, row, rev, last, None)?;
+            let layers = layers(db, row, &view, last, None)?;
             Ok(Some(ShownLog { view, entries, layers }))
         })
     }

@@ -298,7 +298,7 @@ async fn long_queries_of_the_api_do_not_block_activations() {
 /// Makes every change of `meta` fail for lack of room, until [`empty`] is called.
 pub(crate) fn fill(db: &Connection) {
     let trigger = "CREATE TRIGGER filling AFTER UPDATE ON meta BEGIN \
-                   INSERT INTO request VALUES (hex(randomblob(16)), '', hex(zeroblob(100000)), NULL, NULL); END";
+                   INSERT INTO request (principal, key, body_hash) VALUES (hex(randomblob(16)), '', hex(zeroblob(100000))); END";
     db.execute_batch(trigger).unwrap();
     db.pragma_update(None, "max_page_count", 1).unwrap();
 }

@@ -88,15 +88,27 @@ pub(crate) fn entry_at(row: &Row<'_>) -> Outcome<Entry> {
 /// Inserts a view.
 pub(crate) fn put_view(db: &Connection, agent: i64, n: u64, view: &View) -> Outcome<()> {
     let sql = "INSERT INTO view (agent, rev, commit_n, tail, reasoning_from, native_from, ranges, summary, compaction, \
-               trust) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+               trust, layers_from) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
     let (tail, reasoning_from, native_from) =
         (int(view.tail), int(view.reasoning_from), int(view.native_from));
     let ranges = to_json(&view.ranges)?;
     let compaction = view.compaction.as_ref().map(to_json).transpose()?;
     let (rev, n) = (int(view.rev), int(n));
     let trust = code_of(&TRUSTS, &view.trust);
-    let row =
-        params![agent, rev, n, tail, reasoning_from, native_from, ranges, view.summary, compaction, trust];
+    let layers_from = int(view.layers_from);
+    let row = params![
+        agent,
+        rev,
+        n,
+        tail,
+        reasoning_from,
+        native_from,
+        ranges,
+        view.summary,
+        compaction,
+        trust,
+        layers_from
+    ];
     run(db, sql, row).map(drop)
 }
 
@@ -107,7 +119,7 @@ pub(crate) fn view(db: &Connection, agent: i64) -> Outcome<View> {
 
 /// The newest view of an agent up to this revision; the whole log if there is none.
 pub(crate) fn view_until(db: &Connection, agent: i64, rev: u64) -> Outcome<View> {
-    let sql = "SELECT rev, summary, ranges, tail, reasoning_from, native_from, compaction, trust FROM view WHERE agent = ? AND rev <= ? ORDER BY rev DESC LIMIT 1";
+    let sql = "SELECT rev, summary, ranges, tail, reasoning_from, native_from, compaction, trust, layers_from FROM view WHERE agent = ? AND rev <= ? ORDER BY rev DESC LIMIT 1";
     let found = first(db, sql, [agent, int(rev)], |row| {
         Ok(View {
             rev: u64_at(row, 0)?,
@@ -121,6 +133,7 @@ pub(crate) fn view_until(db: &Connection, agent: i64, rev: u64) -> Outcome<View>
                 .map(|compaction| from_json(&compaction, "a view"))
                 .transpose()?,
             trust: trust_at(row, 7)?,
+            layers_from: u64_at(row, 8)?,
         })
     })?;
     Ok(found.unwrap_or_else(View::whole))
@@ -167,16 +180,17 @@ pub(crate) fn put_layers(db: &Connection, agent: i64, changes: &Changes) -> Outc
 pub(crate) fn layers(
     db: &Connection,
     agent: i64,
-    view: u64,
+    view: &View,
     last: u64,
     cycle: Option<CycleId>,
 ) -> Outcome<Vec<Layer>> {
     let sql = "SELECT view, after, text, kind, shown FROM layer \
-               WHERE agent = ?1 AND view = ?2 AND after <= ?3 AND (?4 IS NULL OR cycle = ?4) \
+               WHERE agent = ?1 AND view BETWEEN ?2 AND ?5 AND after <= ?3 AND (?4 IS NULL OR cycle = ?4) \
                ORDER BY request DESC, idx DESC";
     let mut statement = db.prepare_cached(sql)?;
     let cycle = cycle.map(|cycle| bytes(cycle.0));
-    let (mut rows, mut found) = (statement.query(params![agent, int(view), int(last), cycle])?, Vec::new());
+    let (from, to) = (int(view.layers_from), int(view.rev));
+    let (mut rows, mut found) = (statement.query(params![agent, from, int(last), cycle, to])?, Vec::new());
     while let Some(row) = rows.next()? {
         let layer = layer_at(row)?;
         let whole = layer.kind == LayerKind::Whole;
@@ -211,7 +225,7 @@ mod tests {
         let db = schema::open_memory().unwrap();
         let kept = |cycle| {
             let cycle = Some(CycleId(Uuid::from_u128(cycle)));
-            layers(&db, 1, 0, u64::MAX, cycle).unwrap().len() as u64
+            layers(&db, 1, &View::whole(), u64::MAX, cycle).unwrap().len() as u64
         };
         let commit = |kind, cycle, texts: &[&str]| {
             let mut changes =

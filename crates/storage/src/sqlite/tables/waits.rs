@@ -570,6 +570,7 @@ mod tests {
             "memory.used_at",
             "message.at",
             "outgoing.at",
+            "request.at",
             "run.ended_at",
             "run.opened_at",
             "space.active_at",

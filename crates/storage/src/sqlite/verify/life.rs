@@ -163,8 +163,8 @@ fn notes(walk: &mut Walk<'_>, life: &Row) {
 
 /// Checks the layers of the open cycle.
 fn layers(walk: &mut Walk<'_>, life: &Row, open: &OpenCycle) {
-    let of_view = |rev| entries::layers(walk.db, life.agent, rev, u64::MAX, Some(open.id));
-    if let Err(fault) = entries::view(walk.db, life.agent).and_then(|view| of_view(view.rev)) {
+    let of_view = |view| entries::layers(walk.db, life.agent, &view, u64::MAX, Some(open.id));
+    if let Err(fault) = entries::view(walk.db, life.agent).and_then(of_view) {
         walk.flaw("life", "open", describe(fault));
     }
 }

@@ -99,8 +99,8 @@ pub(super) fn wake(
     let mut calls_ = Vec::new();
     let open = life.open.as_ref().map(|open| open.id);
     let layers_ = match (config.workspace.placement, open) {
-        (Placement::Append, _) => layers(db, row, view.rev, u64::MAX, None)?,
-        (Placement::Fresh, Some(open)) => layers(db, row, view.rev, u64::MAX, Some(open))?,
+        (Placement::Append, _) => layers(db, row, &view, u64::MAX, None)?,
+        (Placement::Fresh, Some(open)) => layers(db, row, &view, u64::MAX, Some(open))?,
         (Placement::Fresh, None) => Vec::new(),
     };
     if let Some(open) = &mut life.open {
