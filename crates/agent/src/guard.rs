@@ -24,7 +24,7 @@ mod given;
 mod shown;
 
 pub use given::{address, names_address};
-pub use shown::{Private, Shown, of_facts};
+pub use shown::{InView, Private, of_facts};
 
 /// How an agent's outward calls are guarded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr)]
@@ -102,9 +102,9 @@ pub fn exposure(activation: &Activation, tools: &[ToolSpec]) -> Exposure {
         Window::Loaded(window) => window.as_slice(),
         Window::Unchanged => &[],
     };
-    let entries = window.iter().map(|entry| Shown::Entry(entry));
-    let facts = of_facts(facts, recent).chain(waiting.iter().map(Shown::Waiting));
-    Exposure::of(std::iter::once(Shown::Summary(view)).chain(entries).chain(facts), tools)
+    let entries = window.iter().map(|entry| InView::Entry(entry));
+    let facts = of_facts(facts, recent).chain(waiting.iter().map(InView::Waiting));
+    Exposure::of(std::iter::once(InView::Summary(view)).chain(entries).chain(facts), tools)
 }
 
 /// How what a call is given leaves.
@@ -129,9 +129,9 @@ pub struct Exposure {
 
 impl Exposure {
     /// Of a request that shows all this, and these tools, to an agent. The config does not count: its operator wrote it.
-    pub fn of<'a>(shown: impl IntoIterator<Item = Shown<'a>>, tools: &'a [ToolSpec]) -> Self {
+    pub fn of<'a>(shown: impl IntoIterator<Item = InView<'a>>, tools: &'a [ToolSpec]) -> Self {
         let nothing = Self { trust: Trust::Operator, private: None };
-        shown.into_iter().chain(tools.iter().map(Shown::Tool)).fold(nothing, |known, piece| Self {
+        shown.into_iter().chain(tools.iter().map(InView::Tool)).fold(nothing, |known, piece| Self {
             trust: piece.trust().map_or(known.trust, |trust| known.trust.min(trust)),
             private: known.private.or_else(|| piece.private(tools)),
         })

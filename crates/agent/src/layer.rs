@@ -51,7 +51,7 @@ pub struct Layer {
     /// The text that is sent.
     pub text: Arc<str>,
     /// What of the workspace it shows.
-    pub shown: Shown,
+    pub shown: ShownLines,
     /// Its estimated tokens.
     pub tokens: u32,
 }
@@ -59,13 +59,13 @@ pub struct Layer {
 impl Layer {
     /// That text after that entry of that view.
     pub fn new(kind: LayerKind, view: u64, after: u64, text: Arc<str>) -> Self {
-        Self { kind, view, after, shown: Shown::default(), tokens: tokens::estimate(&text), text }
+        Self { kind, view, after, shown: ShownLines::default(), tokens: tokens::estimate(&text), text }
     }
 }
 
 /// What of the workspace a layer shows.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Shown {
+pub struct ShownLines {
     /// The time that it shows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock: Option<Timestamp>,
@@ -74,7 +74,7 @@ pub struct Shown {
     pub parts: Vec<ShownPart>,
 }
 
-impl Shown {
+impl ShownLines {
     /// Whether it shows nothing of the workspace.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
@@ -92,13 +92,13 @@ pub struct ShownPart {
     /// The part.
     pub part: WorkspacePart,
     /// What is said of each item: its name or id, and the state in which it is shown.
-    pub lines: Vec<(String, Line)>,
+    pub lines: Vec<(String, ShownLine)>,
 }
 
 /// What a request says of one item of the workspace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Line {
+pub enum ShownLine {
     /// A line of that hash.
     Text(u64),
     /// That there was no room for it.
@@ -107,7 +107,7 @@ pub enum Line {
     Gone,
 }
 
-impl Line {
+impl ShownLine {
     /// The line that is this text.
     pub fn of(text: &str) -> Self {
         let hash: [u8; 32] = Sha256::digest(text).into();
@@ -121,7 +121,7 @@ impl Line {
 pub struct Known {
     /// The newest time that it shows.
     pub clock: Option<Timestamp>,
-    lines: BTreeMap<(WorkspacePart, String), Line>,
+    lines: BTreeMap<(WorkspacePart, String), ShownLine>,
 }
 
 impl Known {
@@ -135,7 +135,7 @@ impl Known {
     }
 
     /// Something more is shown.
-    pub fn add(&mut self, shown: &Shown) {
+    pub fn add(&mut self, shown: &ShownLines) {
         self.clock = self.clock.max(shown.clock);
         for ShownPart { part, lines } in &shown.parts {
             for (item, line) in lines {
@@ -145,16 +145,16 @@ impl Known {
     }
 
     /// The item is shown like that.
-    pub fn set(&mut self, part: WorkspacePart, item: &str, line: Line) {
+    pub fn set(&mut self, part: WorkspacePart, item: &str, line: ShownLine) {
         let at = (part, item.to_owned());
         match line {
-            Line::Gone => drop(self.lines.remove(&at)),
-            Line::Text(_) | Line::LeftOut => drop(self.lines.insert(at, line)),
+            ShownLine::Gone => drop(self.lines.remove(&at)),
+            ShownLine::Text(_) | ShownLine::LeftOut => drop(self.lines.insert(at, line)),
         }
     }
 
     /// What is said of the item.
-    pub fn get(&self, part: WorkspacePart, item: &str) -> Option<Line> {
+    pub fn get(&self, part: WorkspacePart, item: &str) -> Option<ShownLine> {
         self.lines.get(&(part, item.to_owned())).copied()
     }
 
@@ -186,26 +186,30 @@ mod tests {
 
     #[test]
     fn a_record_keeps_its_form_and_later_lines_replace_earlier_ones() {
-        let shown = |lines: &[(&str, Line)]| Shown {
+        let shown = |lines: &[(&str, ShownLine)]| ShownLines {
             clock: None,
             parts: vec![ShownPart {
                 part: WorkspacePart::Memories,
                 lines: lines.iter().map(|(item, line)| ((*item).to_owned(), *line)).collect(),
             }],
         };
-        let first = shown(&[("\"a\"", Line::of("- 1")), ("\"b\"", Line::LeftOut), ("\"c\"", Line::of("c"))]);
+        let first = shown(&[
+            ("\"a\"", ShownLine::of("- 1")),
+            ("\"b\"", ShownLine::LeftOut),
+            ("\"c\"", ShownLine::of("c")),
+        ]);
         let json = serde_json::to_string(&first).unwrap();
         let start = r#"{"parts":[{"part":"memories","lines":[["\"a\"",{"text":"#;
         assert!(json.starts_with(start) && json.contains(r#"["\"b\"","left_out"]"#), "{json}");
-        assert_eq!(serde_json::from_str::<Shown>(&json).unwrap(), first);
-        assert_eq!(serde_json::to_string(&Shown::default()).unwrap(), "{}");
+        assert_eq!(serde_json::from_str::<ShownLines>(&json).unwrap(), first);
+        assert_eq!(serde_json::to_string(&ShownLines::default()).unwrap(), "{}");
         let layer = |shown| Layer { shown, ..Layer::new(LayerKind::Update, 0, 1, "x".into()) };
-        let later = shown(&[("\"b\"", Line::of("- 2")), ("\"c\"", Line::Gone)]);
+        let later = shown(&[("\"b\"", ShownLine::of("- 2")), ("\"c\"", ShownLine::Gone)]);
         let known = Known::of(&[layer(first), layer(later)]);
         let get = |item| known.get(WorkspacePart::Memories, item);
         assert_eq!(
             (get("\"a\""), get("\"b\""), get("\"c\"")),
-            (Some(Line::of("- 1")), Some(Line::of("- 2")), None)
+            (Some(ShownLine::of("- 1")), Some(ShownLine::of("- 2")), None)
         );
         assert_eq!(known.items(WorkspacePart::Memories).collect::<Vec<_>>(), ["\"a\"", "\"b\""]);
         assert_eq!(known.items(WorkspacePart::Plans).count() + known.items(WorkspacePart::Clock).count(), 0);

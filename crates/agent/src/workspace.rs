@@ -16,11 +16,11 @@ use crate::config::WorkspacePart;
 use crate::entity::Entity;
 use crate::event::NamedMessage;
 use crate::id::SpaceId;
-use crate::layer::{Known, Line, Shown, ShownPart};
+use crate::layer::{Known, ShownLine, ShownLines, ShownPart};
 use crate::life::Facts;
 use crate::memory::Memory;
 use components::{Component, Fact};
-use layout::Section;
+use layout::PartSection;
 pub use system::system;
 
 const HEAD: &str = "[WORKSPACE — facts of this moment, not part of your history]";
@@ -52,7 +52,7 @@ pub struct Rendered {
     /// The text.
     pub text: String,
     /// What it shows.
-    pub shown: Shown,
+    pub shown: ShownLines,
 }
 
 /// What the agent has changed itself, and so knows from the outcomes of its calls.
@@ -95,8 +95,8 @@ impl Moment<'_> {
             return None;
         }
         let sections = layout::sections(self, HEAD.len() + 1);
-        let text: String = sections.iter().map(Section::text).collect();
-        let mut shown = Shown::default();
+        let text: String = sections.iter().map(PartSection::text).collect();
+        let mut shown = ShownLines::default();
         for section in &sections {
             if section.component.part == WorkspacePart::Clock {
                 shown.clock = Some(self.now);
@@ -113,7 +113,7 @@ impl Moment<'_> {
     /// The lines that differ from what the agent was shown; `None` if there are none. The time is a difference if it was
     /// shown more than `stale_minutes` ago.
     pub fn update(&self, known: &Known, stale_minutes: i64) -> Option<Rendered> {
-        let (mut text, mut shown) = (String::new(), Shown::default());
+        let (mut text, mut shown) = (String::new(), ShownLines::default());
         for section in layout::sections(self, HEAD.len() + 1) {
             let part = section.component.part;
             if part == WorkspacePart::Clock {
@@ -137,16 +137,16 @@ impl Moment<'_> {
 
     /// The lines as they are now of what the agent has changed itself. A pinned memory is not among them: it is shown in any
     /// case.
-    pub fn own(&self, own: &[OwnChange], known: &Known) -> Vec<(WorkspacePart, String, Line)> {
+    pub fn own(&self, own: &[OwnChange], known: &Known) -> Vec<(WorkspacePart, String, ShownLine)> {
         let mut lines = Vec::new();
         for section in layout::sections(self, HEAD.len() + 1) {
             let part = section.component.part;
             let is_own = |item: &str| own.iter().any(|change| change.covers(part, item));
             let now = section.facts.iter().filter(|fact| !fact.pinned && is_own(&fact.item));
-            lines.extend(now.map(|fact| (part, fact.item.clone(), Line::of(fact.alone()))));
+            lines.extend(now.map(|fact| (part, fact.item.clone(), ShownLine::of(fact.alone()))));
             let exists = |item: &str| section.facts.iter().any(|fact| fact.item == item);
             let gone = known.items(part).filter(|item| !exists(item) && is_own(item));
-            lines.extend(gone.map(|item| (part, item.to_owned(), Line::Gone)));
+            lines.extend(gone.map(|item| (part, item.to_owned(), ShownLine::Gone)));
         }
         lines
     }
@@ -164,13 +164,13 @@ pub fn missing_pins<'a>(memories: &[Memory], texts: impl Iterator<Item = &'a str
 /// What of a section is not known.
 struct Changed<'a> {
     /// What is shown with it.
-    lines: Vec<(String, Line)>,
+    lines: Vec<(String, ShownLine)>,
     facts: Vec<&'a Fact>,
     left_out: Vec<&'a Fact>,
     gone: Vec<String>,
 }
 
-fn changed<'a>(section: &'a Section, known: &Known) -> Changed<'a> {
+fn changed<'a>(section: &'a PartSection, known: &Known) -> Changed<'a> {
     let Component { part, .. } = *section.component;
     let mut changed =
         Changed { lines: Vec::new(), facts: Vec::new(), left_out: Vec::new(), gone: Vec::new() };
@@ -178,12 +178,12 @@ fn changed<'a>(section: &'a Section, known: &Known) -> Changed<'a> {
     let once = part == WorkspacePart::Messages;
     for (fact, line) in section.lines() {
         match (known.get(part, &fact.item), line) {
-            (None, Line::LeftOut) => changed.left_out.push(fact),
+            (None, ShownLine::LeftOut) => changed.left_out.push(fact),
             (None, _) => changed.facts.push(fact),
             // The remark on those left out is about the others that are new.
             (Some(_), _) if once => changed.facts.extend(fact.item.is_empty().then_some(fact)),
             // It was shown, and now that it has no room it is still true, unless it has changed.
-            (Some(was @ Line::Text(_)), _) if was == Line::of(fact.alone()) => {}
+            (Some(was @ ShownLine::Text(_)), _) if was == ShownLine::of(fact.alone()) => {}
             (Some(was), line) if was == line => {}
             (Some(_), _) => changed.facts.push(fact),
         }
@@ -195,9 +195,9 @@ fn changed<'a>(section: &'a Section, known: &Known) -> Changed<'a> {
         let exists = |item: &str| section.facts.iter().any(|fact| fact.item == item);
         changed.gone = known.items(part).filter(|item| !exists(item)).map(str::to_owned).collect();
     }
-    let facts = changed.facts.iter().map(|fact| (fact.item.clone(), Line::of(fact.alone())));
-    let left_out = changed.left_out.iter().map(|fact| (fact.item.clone(), Line::LeftOut));
-    let gone = changed.gone.iter().map(|item| (item.clone(), Line::Gone));
+    let facts = changed.facts.iter().map(|fact| (fact.item.clone(), ShownLine::of(fact.alone())));
+    let left_out = changed.left_out.iter().map(|fact| (fact.item.clone(), ShownLine::LeftOut));
+    let gone = changed.gone.iter().map(|item| (item.clone(), ShownLine::Gone));
     changed.lines = facts.chain(left_out).chain(gone).collect();
     changed
 }

@@ -15,51 +15,24 @@ use agent::prompt::Prompt;
 use agent::run::Spent;
 use agent::update::AgentState;
 use futures_util::FutureExt;
-use tokio_util::sync::CancellationToken;
 
 use crate::Ports;
-use crate::answered::Answered;
-use crate::breaker::Breakers;
-use crate::calibration::Calibration;
 use crate::commit::{self, Committed, Submitted, joined};
-use crate::detached_calls::DetachedCalls;
 use crate::draft_stream::DraftStream;
-use crate::health::Health;
-use crate::left_out::LeftOut;
 use crate::live::DelayKind;
 use crate::model_set::ModelSet;
-use crate::node::Node;
-use crate::permits::Permits;
+pub(crate) use crate::node_context::NodeContext;
 use crate::sent_requests::{self, SentRequests};
 use crate::think::{Interrupt, ModelCall, ModelCallEnd};
 use crate::tool_runner::{self, CallContext, Outward, OutwardEvent};
 use crate::trace::Trace;
 pub(crate) use crate::turn::{Activated, StoreFailure, Wakes};
 use crate::turn::{Turn, Watch};
-use crate::unstored::Unstored;
 use crate::waits::Wait;
-use crate::warm::{Kept, Warm};
+use crate::warm::Kept;
 
 /// Why activations end when the node does.
 const STOPPING: &str = "the server is stopping";
-
-/// What all activations of a node share.
-pub(crate) struct NodeContext {
-    pub(crate) ports: Ports,
-    pub(crate) node: Node,
-    pub(crate) warm: Warm,
-    pub(crate) health: Arc<Health>,
-    pub(crate) permits: Arc<Permits>,
-    pub(crate) breakers: Breakers,
-    pub(crate) calibration: Calibration,
-    pub(crate) answered: Answered,
-    pub(crate) left_out: LeftOut,
-    /// Calls that outlive their cycle.
-    pub(crate) detached: Arc<DetachedCalls>,
-    /// Outcomes that the store has not taken yet.
-    pub(crate) unstored: Arc<Unstored>,
-    pub(crate) stopping: CancellationToken,
-}
 
 /// One activation in progress.
 struct Driver<'a> {

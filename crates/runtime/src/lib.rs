@@ -26,6 +26,7 @@ mod keeper;
 mod last_look;
 mod left_out;
 mod model_set;
+mod node_context;
 mod permits;
 mod ready_queue;
 pub mod sender;

@@ -8,7 +8,7 @@ use super::{Cycle, Step, names};
 use crate::call::CallRow;
 use crate::entry::{Entry, EntryKind};
 use crate::event::Trust;
-use crate::guard::{self, Exposure, Shown, WayOut};
+use crate::guard::{self, Exposure, InView, WayOut};
 use crate::id::SpaceId;
 use crate::space::NewMessage;
 use crate::tool::{ToolLabel, ToolSpec};
@@ -20,12 +20,12 @@ impl Cycle {
         Exposure { trust: step.read.map_or(now.trust, |read| read.min(now.trust)), ..now }
     }
 
-    fn all_shown<'a>(&'a self, step: &'a Step) -> impl Iterator<Item = Shown<'a>> {
-        let entries = self.log.window.iter().chain(&step.entries).map(|entry| Shown::Entry(entry));
+    fn all_shown<'a>(&'a self, step: &'a Step) -> impl Iterator<Item = InView<'a>> {
+        let entries = self.log.window.iter().chain(&step.entries).map(|entry| InView::Entry(entry));
         let facts = guard::of_facts(&self.outside.facts, &self.outside.recent);
         // A preview shows their beginnings.
-        let waits = self.outside.waits.oldest.iter().chain(&self.outside.waits.urgent).map(Shown::Waiting);
-        once(Shown::Summary(&self.log.view)).chain(entries).chain(facts).chain(waits)
+        let waits = self.outside.waits.oldest.iter().chain(&self.outside.waits.urgent).map(InView::Waiting);
+        once(InView::Summary(&self.log.view)).chain(entries).chain(facts).chain(waits)
     }
 
     /// The trust of what the agent says now: whoever reads it reads what came from strangers, at second hand.

@@ -7,7 +7,7 @@ use crate::compaction;
 use crate::config::WorkspacePart;
 use crate::entry::{Entry, View};
 use crate::id::CycleId;
-use crate::layer::{Layer, Line};
+use crate::layer::{Layer, ShownLine};
 use crate::tokens;
 use crate::transcript;
 
@@ -23,7 +23,7 @@ pub(super) struct Log {
     pub(super) head_seq: u64,
     layers: Vec<Layer>,
     /// What of the workspace the agent has changed itself, as it was then: it knows that without being shown.
-    pub(super) known: Vec<(WorkspacePart, String, Line)>,
+    pub(super) known: Vec<(WorkspacePart, String, ShownLine)>,
     /// How many of the layers, from the first on, the store has.
     stored: usize,
     /// View and window as stored, if less is sent. This happens only before the first decision of a cycle.

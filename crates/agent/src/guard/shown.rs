@@ -40,7 +40,7 @@ impl Private {
 
 /// One thing that a request shows.
 #[derive(Clone, Copy, Debug)]
-pub enum Shown<'a> {
+pub enum InView<'a> {
     /// The view: its summary, if it has one.
     Summary(&'a View),
     /// An entry of the log.
@@ -63,7 +63,7 @@ pub enum Shown<'a> {
     Tool(&'a ToolSpec),
 }
 
-impl Shown<'_> {
+impl InView<'_> {
     /// How far what it says can be trusted; `None` if it says nothing, or only what the runtime itself says.
     pub fn trust(&self) -> Option<Trust> {
         match self {
@@ -95,19 +95,19 @@ impl Shown<'_> {
 }
 
 /// What the workspace shows, whatever parts of it are wanted.
-pub fn of_facts<'a>(facts: &'a Facts, recent: &'a [NamedMessage]) -> impl Iterator<Item = Shown<'a>> {
+pub fn of_facts<'a>(facts: &'a Facts, recent: &'a [NamedMessage]) -> impl Iterator<Item = InView<'a>> {
     WorkspacePart::ALL.into_iter().flat_map(move |part| of_part(part, facts, recent))
 }
 
-fn of_part<'a>(part: WorkspacePart, facts: &'a Facts, recent: &'a [NamedMessage]) -> Vec<Shown<'a>> {
+fn of_part<'a>(part: WorkspacePart, facts: &'a Facts, recent: &'a [NamedMessage]) -> Vec<InView<'a>> {
     match part {
         WorkspacePart::Clock => Vec::new(),
-        WorkspacePart::Spaces => facts.spaces.iter().map(Shown::Space).collect(),
-        WorkspacePart::Goals => facts.goals.iter().map(Shown::Goal).collect(),
-        WorkspacePart::Memories => facts.memories.iter().map(Shown::Memory).collect(),
-        WorkspacePart::Plans => facts.plans.iter().map(Shown::Plan).collect(),
-        WorkspacePart::Calls => facts.pending.iter().map(Shown::Call).collect(),
-        WorkspacePart::Messages => recent.iter().map(Shown::Message).collect(),
+        WorkspacePart::Spaces => facts.spaces.iter().map(InView::Space).collect(),
+        WorkspacePart::Goals => facts.goals.iter().map(InView::Goal).collect(),
+        WorkspacePart::Memories => facts.memories.iter().map(InView::Memory).collect(),
+        WorkspacePart::Plans => facts.plans.iter().map(InView::Plan).collect(),
+        WorkspacePart::Calls => facts.pending.iter().map(InView::Call).collect(),
+        WorkspacePart::Messages => recent.iter().map(InView::Message).collect(),
     }
 }
 

@@ -1,13 +1,13 @@
 //! How the room of the workspace is divided among its parts, and which items of each part fit.
 
-use crate::layer::Line;
+use crate::layer::ShownLine;
 use crate::limits;
 
 use super::Moment;
 use super::components::{COMPONENTS, Component, Fact};
 
 /// A wanted part with its items, of which the first `fit` have room.
-pub(super) struct Section {
+pub(super) struct PartSection {
     pub(super) component: &'static Component,
     pub(super) facts: Vec<Fact>,
     fit: usize,
@@ -16,7 +16,7 @@ pub(super) struct Section {
 }
 
 /// The wanted parts, in their order. `head` bytes are for a heading.
-pub(super) fn sections(moment: &Moment<'_>, head: usize) -> Vec<Section> {
+pub(super) fn sections(moment: &Moment<'_>, head: usize) -> Vec<PartSection> {
     let wanted = |component: &&Component| moment.parts.contains(&component.part);
     let all: Vec<_> =
         COMPONENTS.iter().filter(wanted).map(|component| (component, (component.items)(moment))).collect();
@@ -35,10 +35,10 @@ pub(super) fn sections(moment: &Moment<'_>, head: usize) -> Vec<Section> {
         (*given, left) = (*given + more, left - more);
     }
     let sections = all.into_iter().zip(given);
-    sections.map(|((component, facts), room)| Section::within(component, facts, room)).collect()
+    sections.map(|((component, facts), room)| PartSection::within(component, facts, room)).collect()
 }
 
-impl Section {
+impl PartSection {
     /// The items that fit into `room`.
     fn within(component: &'static Component, facts: Vec<Fact>, room: usize) -> Self {
         if needed(component, &facts) <= room {
@@ -67,10 +67,10 @@ impl Section {
     }
 
     /// Its items, each as it is shown.
-    pub(super) fn lines(&self) -> impl Iterator<Item = (&Fact, Line)> {
+    pub(super) fn lines(&self) -> impl Iterator<Item = (&Fact, ShownLine)> {
         let line = |(at, fact): (usize, &Fact)| match at < self.fit {
-            true => Line::of(fact.alone()),
-            false => Line::LeftOut,
+            true => ShownLine::of(fact.alone()),
+            false => ShownLine::LeftOut,
         };
         self.facts.iter().enumerate().map(move |(at, fact)| (fact, line((at, fact))))
     }

@@ -8,7 +8,7 @@ use jiff::tz::TimeZone;
 use jiff::{Span, Timestamp};
 use runtime::clock::{SystemClock, SystemIds};
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::json;
 use std::sync::Arc;
 use storage::sqlite::{self, OpenError, Sqlite};
 

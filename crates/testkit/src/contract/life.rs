@@ -7,7 +7,7 @@ use agent::config::{AgentConfig, WorkspacePart};
 use agent::entry::{Compaction, EntryKind, SummaryMethod, UnusableSummaries, View};
 use agent::event::{EventState, Trust};
 use agent::id::{CycleId, PlanId};
-use agent::layer::{Layer, LayerKind, Line, Shown, ShownPart};
+use agent::layer::{Layer, LayerKind, ShownLine, ShownLines, ShownPart};
 use agent::life::{IdleReason, IdleUntil, Standing, Window};
 use agent::plan::{Plan, Schedule};
 use agent::port::{Accepted, InboxFilter};
@@ -363,9 +363,10 @@ pub async fn layers_are_returned_with_the_open_cycle(b: Backend) {
     let w = world(b).await;
     w.post(w.family, "hello").await;
     let mut driver = w.open(w.ada).await;
-    let lines = vec![("\"tea\"".to_owned(), Line::of("at 5")), ("\"more\"".to_owned(), Line::LeftOut)];
+    let lines =
+        vec![("\"tea\"".to_owned(), ShownLine::of("at 5")), ("\"more\"".to_owned(), ShownLine::LeftOut)];
     let parts = vec![ShownPart { part: WorkspacePart::Memories, lines }];
-    let shown = Shown { clock: Some(at(3)), parts };
+    let shown = ShownLines { clock: Some(at(3)), parts };
     let layer = Layer { shown, ..Layer::new(LayerKind::Whole, 0, 1, Arc::from("the workspace, as it was")) };
     let mut decision = driver.decision_with(vec![driver.outward(0, true)]);
     decision.layers = vec![layer.clone()];

@@ -13,4 +13,4 @@ pub use self::holder::hold_if_asked;
 pub use self::orphans::reap_orphans;
 pub use self::spawn::{Ended, HeldChild, HeldCommand, Holder, Output};
 pub(crate) use self::wall::search_path;
-pub use self::wall::{Room, Wall};
+pub use self::wall::{Wall, WallPolicy};

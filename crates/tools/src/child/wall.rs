@@ -36,7 +36,7 @@ pub struct Wall {
 
 /// What a program sees behind the wall, beside the files of this machine, none of which it may change.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Room<'a> {
+pub struct WallPolicy<'a> {
     /// Where it starts, and may write.
     pub home: Option<&'a Path>,
     /// What it may change besides.
@@ -49,7 +49,7 @@ impl Wall {
     /// The wall, if bubblewrap is there and may do its work on this machine.
     pub async fn find(holder: &Holder) -> Option<Self> {
         let wall = Self { program: find(Path::new(BUBBLEWRAP))?, holder: holder.clone() };
-        let mut probe = wall.command(&Room::default(), &["true".into()]).ok()?;
+        let mut probe = wall.command(&WallPolicy::default(), &["true".into()]).ok()?;
         probe.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let probe = probe.spawn().ok()?;
         let ended = timeout(PROBE_WAIT, probe.ended()).await;
@@ -57,7 +57,7 @@ impl Wall {
     }
 
     /// A command that runs the program with its arguments behind the wall.
-    pub fn command(&self, room: &Room<'_>, command: &[OsString]) -> io::Result<HeldCommand> {
+    pub fn command(&self, room: &WallPolicy<'_>, command: &[OsString]) -> io::Result<HeldCommand> {
         if command.first().is_none_or(|program| find(Path::new(program)).is_none()) {
             return Err(io::ErrorKind::NotFound.into());
         }
@@ -68,7 +68,7 @@ impl Wall {
 }
 
 /// The arguments of bubblewrap. Each covers those before it.
-fn arguments(room: &Room<'_>, command: &[OsString]) -> Vec<OsString> {
+fn arguments(room: &WallPolicy<'_>, command: &[OsString]) -> Vec<OsString> {
     let mut built: Vec<OsString> = [
         "--unshare-pid",
         "--unshare-ipc",
@@ -142,7 +142,7 @@ mod tests {
         let script = data.path().join("server.sh");
         std::fs::write(&script, "").unwrap();
         let hidden = [data.path().to_owned(), data.path().join("absent")];
-        let room = Room { home: Some(&home), writable: &[above.clone()], hidden: &hidden };
+        let room = WallPolicy { home: Some(&home), writable: &[above.clone()], hidden: &hidden };
         let built = arguments(&room, &["sh".into(), script.clone().into(), "/tmp".into()]);
         let words: Vec<&str> = built.iter().map(|word| word.to_str().unwrap()).collect();
         let at = |wanted: &[&str]| words.windows(wanted.len()).position(|found| found == wanted);

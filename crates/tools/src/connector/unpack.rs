@@ -7,16 +7,16 @@ use flate2::write::{DeflateDecoder, MultiGzDecoder, ZlibDecoder};
 
 /// Unpacks one body.
 pub(super) enum Unpacker {
-    Gzip(MultiGzDecoder<Room>),
+    Gzip(MultiGzDecoder<Unpacked>),
     /// What is called `deflate`, before its first byte has come: many leave out the head that belongs there.
-    Deflate(Room),
-    Zlib(ZlibDecoder<Room>),
-    Raw(DeflateDecoder<Room>),
+    Deflate(Unpacked),
+    Zlib(ZlibDecoder<Unpacked>),
+    Raw(DeflateDecoder<Unpacked>),
 }
 
 /// Takes what still may come.
 #[derive(Default)]
-pub(super) struct Room {
+pub(super) struct Unpacked {
     unpacked: Vec<u8>,
     left: usize,
     /// Whether there was more.
@@ -26,7 +26,7 @@ pub(super) struct Room {
 impl Unpacker {
     /// What unpacks this `content-encoding`, to at most so many bytes; `None` if nothing does.
     pub(super) fn of(encoding: &str, left: usize) -> Option<Self> {
-        let room = Room { left, ..Room::default() };
+        let room = Unpacked { left, ..Unpacked::default() };
         match encoding.trim().to_ascii_lowercase().as_str() {
             "gzip" | "x-gzip" => Some(Self::Gzip(MultiGzDecoder::new(room))),
             "deflate" => Some(Self::Deflate(room)),
@@ -34,7 +34,7 @@ impl Unpacker {
         }
     }
 
-    fn room(&mut self) -> &mut Room {
+    fn room(&mut self) -> &mut Unpacked {
         match self {
             Self::Gzip(decoder) => decoder.get_mut(),
             Self::Deflate(room) => room,
@@ -89,7 +89,7 @@ impl Unpacker {
     }
 }
 
-impl Write for Room {
+impl Write for Unpacked {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let taken = bytes.len().min(self.left);
         self.unpacked.extend_from_slice(&bytes[..taken]);

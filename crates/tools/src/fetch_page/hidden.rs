@@ -65,7 +65,7 @@ fn count(counts: &Counts, name: &[u8]) -> u32 {
 
 /// What ends an element whose end tag may be left out.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum ElementKind {
     /// Nothing: its end tag is written.
     Written,
     Paragraph,
@@ -75,21 +75,21 @@ enum Kind {
     TablePart(&'static [&'static [u8]]),
 }
 
-fn kind(name: &[u8]) -> Kind {
+fn kind(name: &[u8]) -> ElementKind {
     match name {
-        b"p" => Kind::Paragraph,
-        b"li" => Kind::Item(&[b"li"]),
-        b"dd" | b"dt" => Kind::Item(&[b"dd", b"dt"]),
-        b"rb" | b"rt" | b"rtc" | b"rp" => Kind::Item(&[b"rb", b"rt", b"rtc", b"rp"]),
-        b"td" | b"th" | b"caption" => Kind::TablePart(&TABLE_PARTS),
-        b"tr" => Kind::TablePart(&[b"tr", b"tbody", b"thead", b"tfoot"]),
-        b"tbody" | b"thead" | b"tfoot" => Kind::TablePart(&[b"tbody", b"thead", b"tfoot"]),
-        _ => Kind::Written,
+        b"p" => ElementKind::Paragraph,
+        b"li" => ElementKind::Item(&[b"li"]),
+        b"dd" | b"dt" => ElementKind::Item(&[b"dd", b"dt"]),
+        b"rb" | b"rt" | b"rtc" | b"rp" => ElementKind::Item(&[b"rb", b"rt", b"rtc", b"rp"]),
+        b"td" | b"th" | b"caption" => ElementKind::TablePart(&TABLE_PARTS),
+        b"tr" => ElementKind::TablePart(&[b"tr", b"tbody", b"thead", b"tfoot"]),
+        b"tbody" | b"thead" | b"tfoot" => ElementKind::TablePart(&[b"tbody", b"thead", b"tfoot"]),
+        _ => ElementKind::Written,
     }
 }
 
 /// What is left out of a page while it is read.
-pub(super) struct LeftOut {
+pub(super) struct HiddenParts {
     /// Whether the page says that it is one of today: then a table ends a paragraph.
     pub(super) has_doctype: bool,
     /// What is open around the next text, of the page and of each table in which it is.
@@ -102,14 +102,14 @@ pub(super) struct LeftOut {
 /// The element that is left out.
 struct Element {
     name: Vec<u8>,
-    kind: Kind,
+    kind: ElementKind,
     /// How many of its name are open, itself included.
     same: u32,
     /// What is open in it.
     inside: Counts,
 }
 
-impl LeftOut {
+impl HiddenParts {
     pub(super) fn new() -> Self {
         Self { has_doctype: false, open: vec![[0; AROUND.len()]], more_tables: 0, element: None }
     }
@@ -212,19 +212,19 @@ impl Element {
     fn ends_before(&self, name: &[u8], has_doctype: bool, in_table: bool) -> bool {
         let next_part = in_table && TABLE_PARTS.contains(&name) && !self.in_inner_table();
         match self.kind {
-            Kind::Written => false,
-            Kind::Paragraph => {
+            ElementKind::Written => false,
+            ElementKind::Paragraph => {
                 let is_held =
                     [b"button".as_slice(), b"object"].iter().any(|held| count(&self.inside, held) > 0);
                 let is_block = position(name).is_some() && !IN_PARAGRAPH.contains(&name);
                 let ends = END_PARAGRAPH.contains(&name) || is_block && (has_doctype || name != b"table");
                 next_part || ends && !is_held
             }
-            Kind::Item(next) => {
+            ElementKind::Item(next) => {
                 let holds = |(at, open): (usize, &u32)| *open > 0 && !LETS_ITEMS_END.contains(&AROUND[at]);
                 next_part || next.contains(&name) && !self.inside.iter().enumerate().any(holds)
             }
-            Kind::TablePart(next) => next.contains(&name) && !self.in_inner_table(),
+            ElementKind::TablePart(next) => next.contains(&name) && !self.in_inner_table(),
         }
     }
 
@@ -236,7 +236,7 @@ impl Element {
         }
         if let Some(at) = position(name).filter(|at| self.inside[*at] > 0) {
             self.inside[at] -= 1;
-            if self.kind != Kind::Written && self.inside.iter().all(|open| *open == 0) {
+            if self.kind != ElementKind::Written && self.inside.iter().all(|open| *open == 0) {
                 // Those of its name whose end tag was left out ended with that.
                 self.same = 1;
             }
@@ -246,14 +246,14 @@ impl Element {
             && !self.in_inner_table()
             && (name == b"table" || TABLE_PARTS.contains(&name))
             && match self.kind {
-                Kind::Paragraph | Kind::Item(_) => true,
+                ElementKind::Paragraph | ElementKind::Item(_) => true,
                 // Its own kind or a larger one: a row does not end with a cell.
-                Kind::TablePart(next) => {
+                ElementKind::TablePart(next) => {
                     name == b"table" || next.contains(&name) && name != b"td" && name != b"th"
                 }
-                Kind::Written => false,
+                ElementKind::Written => false,
             };
-        let is_around = around && matches!(self.kind, Kind::Paragraph | Kind::Item(_));
+        let is_around = around && matches!(self.kind, ElementKind::Paragraph | ElementKind::Item(_));
         if part_ends || is_around { End::Around } else { End::Goes }
     }
 }

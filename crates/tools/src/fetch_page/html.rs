@@ -6,7 +6,7 @@ use html5gum::emitters::default::DefaultEmitter;
 use html5gum::{Emitter, ForwardingEmitter, HtmlString, StartTag, Token, Tokenizer};
 use reqwest::Url;
 
-use super::hidden::LeftOut;
+use super::hidden::HiddenParts;
 use super::lines::TextLines;
 
 /// Characters of a title.
@@ -35,7 +35,7 @@ struct PageReader {
     is_in_title: bool,
     /// What addresses are relative to; `None`: it is too long.
     base: Option<Url>,
-    left_out: LeftOut,
+    left_out: HiddenParts,
     /// The running lists; of one with numbers the next number.
     lists: Vec<Option<u32>>,
     /// The running tables.
@@ -60,7 +60,7 @@ impl PageReader {
             title: None,
             is_in_title: false,
             base: Some(url.clone()).filter(is_short),
-            left_out: LeftOut::new(),
+            left_out: HiddenParts::new(),
             lists: Vec::new(),
             tables: Vec::new(),
             preformatted: 0,

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use tokio::sync::OnceCell;
 
-use crate::child::{HeldCommand, Holder, Room, Wall, search_path};
+use crate::child::{HeldCommand, Holder, Wall, WallPolicy, search_path};
 
 /// Only its owner may look into a home.
 const HOME_MODE: u32 = 0o700;
@@ -45,7 +45,7 @@ impl McpHost {
     ) -> io::Result<HeldCommand> {
         let mut held = match self.wall().await {
             Some(wall) => {
-                wall.command(&Room { home: Some(home), writable, hidden: &self.hidden }, command)?
+                wall.command(&WallPolicy { home: Some(home), writable, hidden: &self.hidden }, command)?
             }
             None => {
                 let (name, arguments) = command.split_first().ok_or(io::ErrorKind::InvalidInput)?;

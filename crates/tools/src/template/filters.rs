@@ -123,7 +123,7 @@ pub(super) fn json(value: &Value, indent: usize) -> Result<String, Error> {
     if f64::try_from(value.clone()).is_ok_and(|number| !number.is_finite()) {
         return Err(refused("this is a number that JSON cannot have".to_owned()));
     }
-    let mut written = Bounded::default();
+    let mut written = BoundedText::default();
     let spaces = " ".repeat(indent);
     let done = match indent {
         0 => value.serialize(&mut Serializer::new(&mut written)),
@@ -191,9 +191,9 @@ fn refused(why: String) -> Error {
 
 /// Takes bytes up to what a template may write.
 #[derive(Default)]
-pub(super) struct Bounded(pub(super) Vec<u8>);
+pub(super) struct BoundedText(pub(super) Vec<u8>);
 
-impl io::Write for Bounded {
+impl io::Write for BoundedText {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if self.0.len() + bytes.len() > limits::TEMPLATE_OUTPUT_MAX_BYTES {
             return Err(io::ErrorKind::StorageFull.into());

@@ -20,7 +20,7 @@ use minijinja::value::{Object, ObjectRepr, Serde, ValueKind};
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, Output, State, UndefinedBehavior, Value};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
-use self::filters::Bounded;
+use self::filters::BoundedText;
 pub(crate) use self::mark::{fill, has_mark, names, written};
 
 /// Checks the name of a secret; the error says what a name may be.
@@ -128,7 +128,7 @@ pub(crate) fn text(source: &str, slot: Slot, context: &Value) -> Result<String, 
     let environment = environment(slot);
     let source = concat::rewritten(source);
     let template = environment.template_from_str(&source).map_err(|error| not_compiled(&error))?;
-    let mut written = Bounded::default();
+    let mut written = BoundedText::default();
     template
         .render_captured_to(context.clone(), &mut written)
         .map_err(|error| not_written(&error, &source))?;

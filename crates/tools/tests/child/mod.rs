@@ -7,7 +7,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _};
-use tools::child::{Ended, HeldCommand, Holder, Room, Wall};
+use tools::child::{Ended, HeldCommand, Holder, Wall, WallPolicy};
 
 /// How long anything here may take before a test fails.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -35,7 +35,7 @@ pub(crate) async fn wall() -> Wall {
 async fn command(script: &str, is_walled: bool) -> HeldCommand {
     let command: Vec<OsString> = ["sh", "-c", script].map(OsString::from).to_vec();
     match is_walled {
-        true => wall().await.command(&Room::default(), &command).unwrap(),
+        true => wall().await.command(&WallPolicy::default(), &command).unwrap(),
         false => {
             let mut held = holder().command(&command[0]).unwrap();
             held.args(&command[1..]);

@@ -89,7 +89,7 @@ async fn one_wrong_plan_refuses_the_whole_call() {
         (json!({"name": "x", "instruction": "y", "every": "1s"}), "plan 2: `every`: wanted at least 1m"),
         (
             json!({"name": "x", "instruction": "y", "cron": "* * * * * *"}),
-            "plan 2: `* * * * * *` is not a cron",
+            "plan 2: `cron`: wanted five fields",
         ),
         (json!({"name": "x", "instruction": "y", "cron": "0 0 31 2 *"}), "plan 2: `0 0 31 2 *` never fires"),
         (

@@ -31,7 +31,6 @@ async fn an_excerpt_shows_time_kind_cycle_space_and_trust() {
         cycle: None,
         key: Some("boiler".into()),
         space: None,
-        trust: None,
         ..excerpt("boiler: old")
     };
     world.store.found = vec![excerpt("the boiler leaks"), memory];
@@ -39,7 +38,7 @@ async fn an_excerpt_shows_time_kind_cycle_space_and_trust() {
     let wanted = json!({"found": [
         {"at": "2026-11-21T14:03:05Z", "kind": "inbox", "cycle": CYCLE, "space": "family", "trust": "member",
          "text": "the boiler leaks"},
-        {"at": "2026-11-21T14:03:05Z", "kind": "memory", "key": "boiler", "text": "boiler: old"},
+        {"at": "2026-11-21T14:03:05Z", "kind": "memory", "key": "boiler", "trust": "member", "text": "boiler: old"},
     ]});
     assert_eq!(reply, wanted);
     // A memory that is found is used; what others wrote is trusted as little as the least of them.

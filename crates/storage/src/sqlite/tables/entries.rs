@@ -6,7 +6,7 @@ use std::sync::Arc;
 use agent::changes::{Changes, CommitKind};
 use agent::entry::{Entry, EntryKind, View};
 use agent::id::CycleId;
-use agent::layer::{Layer, LayerKind, Shown};
+use agent::layer::{Layer, LayerKind, ShownLines};
 use agent::limits;
 use agent::message::ModelMessage;
 use rusqlite::{Connection, Row, params};
@@ -207,7 +207,8 @@ fn layer_at(row: &Row<'_>) -> Outcome<Layer> {
     let (text, kind): (String, String) = (row.get(2)?, row.get(3)?);
     let kind = LayerKind::try_from(&*kind).map_err(|_| damaged(format!("a layer of the kind `{kind}`")))?;
     let shown = row.get::<_, Option<String>>(4)?;
-    let shown = shown.map(|shown| from_json::<Shown>(&shown, "a layer")).transpose()?.unwrap_or_default();
+    let shown =
+        shown.map(|shown| from_json::<ShownLines>(&shown, "a layer")).transpose()?.unwrap_or_default();
     Ok(Layer { shown, ..Layer::new(kind, u64_at(row, 0)?, u64_at(row, 1)?, text.into()) })
 }
 
