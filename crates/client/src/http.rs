@@ -155,14 +155,13 @@ impl Client {
         self.ask(Method::POST, path, Some(body), key).await
     }
 
-    /// Sends a body to a hook as its service would: with these headers, and with the key of this client only if that is what
-    /// the hook wants.
+    /// Sends a body to a hook as its service would: with these headers, and with the key of the service if the hook wants one.
     pub async fn deliver(
         &self,
         path: &str,
         headers: &[(String, String)],
         body: String,
-        with_key: bool,
+        key: Option<&str>,
     ) -> Result<Value> {
         let server = self.server();
         let mut request = self.http.post(format!("{}{path}", server.url)).body(body);
@@ -170,8 +169,8 @@ impl Client {
         for (name, value) in headers {
             request = request.header(name, value);
         }
-        if with_key {
-            request = request.bearer_auth(server.key.open());
+        if let Some(key) = key {
+            request = request.bearer_auth(key);
         }
         let response = self.send(request, &server).await?;
         let bytes = response.bytes().await.map_err(|error| unreachable(&server.url, &error))?;

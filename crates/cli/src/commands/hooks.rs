@@ -2,9 +2,9 @@
 
 use agent::limits;
 use agent::port::{Clock as _, HookKind, Ids as _};
-use api::{HookDeliveryJson, HookJson, NewHookJson};
+use api::{HookDeliveryJson, HookJson, KeyJson, NewHookJson, NewKey};
 use client::{Client, segment, typed};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use runtime::clock::{SystemClock, SystemIds};
 use serde_json::{Value, json};
 use tools::hook::signed_headers;
@@ -16,6 +16,9 @@ use crate::input;
 use crate::output::{Screen, ago};
 use crate::settings::{self, Settings};
 use crate::tool_secrets::ToolSecrets;
+
+/// How long the key of one delivery is valid, if it cannot be revoked.
+const SEND_KEY_FOR: SignedDuration = SignedDuration::from_mins(1);
 
 pub(crate) async fn run(global: &Global, screen: Screen, args: HooksArgs) -> Result<Exit> {
     let client = Client::find(settings::data_dir(global)?)?;
@@ -137,10 +140,32 @@ async fn send(global: &Global, client: &Client, screen: &Screen, args: SendHookA
     let headers = signed_headers(kind, hook.header.as_deref(), secret.as_ref(), &id, now, body.as_bytes());
     let headers =
         headers.map_err(|why| Failure::usage(format!("the hook's secret cannot be used: {why}")))?;
-    let answer = client.deliver(&path(&hook.name), &headers, body, kind == HookKind::Key).await?;
+    let answer = match kind {
+        HookKind::Key => with_service_key(client, &hook.name, &headers, body).await?,
+        _ => client.deliver(&path(&hook.name), &headers, body, None).await?,
+    };
     let outcome = answer["outcome"].as_str().unwrap_or("answered").to_owned();
     screen.result(&answer, &screen.clean_line(&format!("`{}`: {outcome}, delivery {id}", hook.name)));
     Ok(())
+}
+
+/// Delivers with a key that only this delivery has: a hook takes no administrator's key.
+async fn with_service_key(
+    client: &Client,
+    hook: &str,
+    headers: &[(String, String)],
+    body: String,
+) -> Result<Value> {
+    let new = NewKey {
+        scope: format!("service:{hook}"),
+        entity: None,
+        label: Some("viv hooks send".to_owned()),
+        expires_at: Some(Timestamp::now() + SEND_KEY_FOR),
+    };
+    let key: KeyJson = typed("key", client.post("/v1/keys", &new, None).await?)?;
+    let answer = client.deliver(&path(hook), headers, body, key.secret.as_deref()).await;
+    client.delete(&format!("/v1/keys/{}", segment(&key.id.to_string()))).await?;
+    Ok(answer?)
 }
 
 async fn log(client: &Client, screen: &Screen, hook: &str) -> Result<()> {
