@@ -89,6 +89,11 @@ impl MessageId {
         Self(hashed_uuid(&["message", &call.0]))
     }
 
+    /// The id of the message that shows a call or asks people about it. The call itself may post another one.
+    pub fn of_card(call: &CallId) -> Self {
+        Self(hashed_uuid(&["card", &call.0]))
+    }
+
     /// The id of the message that reminds people of a call.
     pub fn of_reminder(call: &CallId) -> Self {
         Self(hashed_uuid(&["reminder", &call.0]))
@@ -235,6 +240,11 @@ mod tests {
         let id = CallId::derive(agent, cycle, 0, 1);
         assert_eq!(id, CallId::derive(agent, cycle, 0, 1));
         assert_ne!(id, CallId::derive(agent, cycle, 1, 0));
-        assert_eq!(MessageId::of_call(&id), MessageId::of_call(&id));
+        let messages = [MessageId::of_call, MessageId::of_card, MessageId::of_reminder].map(|of| of(&id));
+        assert_eq!(
+            messages,
+            [MessageId::of_call, MessageId::of_card, MessageId::of_reminder].map(|of| of(&id))
+        );
+        assert!(messages[0] != messages[1] && messages[1] != messages[2] && messages[0] != messages[2]);
     }
 }

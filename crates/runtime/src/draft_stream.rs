@@ -172,7 +172,7 @@ impl DraftStream {
         let Some(space) = self.facts.default_space(self.active).filter(|_| visible) else {
             return PartDraft::Other;
         };
-        let (message, tool) = (MessageId::of_call(call), tool.to_owned());
+        let (message, tool) = (MessageId::of_card(call), tool.to_owned());
         // PartDraft at once, before its arguments arrive.
         self.live.draft_input(self.agent, space, message, &tool, "");
         PartDraft::ToolInput(Box::new(ToolInputDraft { message, tool, space, shown: 0 }))

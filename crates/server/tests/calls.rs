@@ -67,7 +67,7 @@ pub(crate) async fn open_row(
         trust: agent::event::Trust::Member,
     }];
     decide.shows = vec![agent::space::NewMessage {
-        id: MessageId::of_call(&id),
+        id: MessageId::of_card(&id),
         space: world.home,
         sender: world.agent.entity(),
         text: agent::space::tool_text(&row),

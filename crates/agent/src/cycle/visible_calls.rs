@@ -39,7 +39,7 @@ impl Cycle {
             };
             let Some(space) = space else { continue };
             shown.push(NewMessage {
-                id: MessageId::of_call(&call.row.id),
+                id: MessageId::of_card(&call.row.id),
                 space,
                 sender: self.pinned.agent.entity(),
                 text: tool_text(&call.row),

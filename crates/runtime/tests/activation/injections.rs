@@ -4,6 +4,7 @@
 //! The table cannot miss one: each kind of event and of entry, and each piece of news that targets are told, has its row by an
 //! exhaustive match.
 
+mod lets_out;
 mod ways;
 
 use std::collections::BTreeSet;

@@ -36,7 +36,7 @@ pub(super) async fn asked(
     let approval = wanted(&row, w);
     let row = change(row, approval);
     let card = NewMessage {
-        id: agent::id::MessageId::of_call(&row.id),
+        id: agent::id::MessageId::of_card(&row.id),
         cycle: Some(driver.open.id),
         call: Some(row.id.clone()),
         data: Some(tool_data(&row)),

@@ -134,7 +134,7 @@ pub async fn a_visible_call_shows_that_it_is_canceled(b: Backend) {
     let said = cancel(&w, &id).await.notifications.messages;
     assert_eq!((said.len(), said[0].text.as_str(), said[0].rev), (1, "[fetch: error]", running + 1));
     assert_eq!(said[0].data.as_ref().unwrap()["status"], "canceled");
-    assert_eq!(w.b.reader.message(MessageId::of_call(&id)).await.unwrap().as_ref(), Some(&said[0].message));
+    assert_eq!(w.b.reader.message(MessageId::of_card(&id)).await.unwrap().as_ref(), Some(&said[0].message));
 }
 
 /// The unanswered calls of the open cycle, in order.

@@ -17,7 +17,7 @@ pub(super) fn shown_message(driver: &CycleDriver, space: SpaceId, row: &agent::c
         text,
         data,
         call: Some(row.id.clone()),
-        id: MessageId::of_call(&row.id),
+        id: MessageId::of_card(&row.id),
         ..driver.message(0, space, "")
     }
 }
@@ -51,7 +51,7 @@ pub async fn a_visible_call_is_one_message_that_is_updated_with_its_row(b: Backe
         (running.kind, running.seq, running.text.as_str()),
         (MessageKind::Tool, 2, "[fetch: running]")
     );
-    assert_eq!((running.id, running.call.as_ref()), (MessageId::of_call(&call), Some(&call)));
+    assert_eq!((running.id, running.call.as_ref()), (MessageId::of_card(&call), Some(&call)));
     let start = CallChange { id: call.clone(), state: CallState::Started, outcome: None };
     let (_, notifications) =
         driver.commit(&w, Changes { call_changes: vec![start], ..driver.changes(CommitKind::Start) }).await;
@@ -145,6 +145,6 @@ pub async fn a_visible_call_shows_every_kind_of_outcome(b: Backend) {
         if_claimed: None,
     };
     w.b.calls.finish(finished).await.unwrap();
-    let message = w.b.reader.message(MessageId::of_call(&call)).await.unwrap().unwrap();
+    let message = w.b.reader.message(MessageId::of_card(&call)).await.unwrap().unwrap();
     assert_eq!(message.text, "[fetch: complete]");
 }

@@ -30,7 +30,7 @@ pub(crate) fn show(
 
 /// Updates the message of a call, if it has one, from the call's row.
 pub(crate) fn update(db: &Connection, call: &CallRow) -> Outcome<Option<PostedMessage>> {
-    let id = MessageId::of_call(&call.id);
+    let id = MessageId::of_card(&call.id);
     // The old text is not read.
     let sql = "SELECT s.uuid, m.seq, m.urgent, m.at, m.cycle, m.root, m.hop, e.uuid, e.display_name, e.kind, e.name \
                FROM message m JOIN space s ON s.id = m.space JOIN entity e ON e.id = m.sender \
