@@ -202,7 +202,8 @@ fn a_view_that_changes_within_a_cycle_shows_the_whole_workspace_with_what_the_ag
         reply_with(&mut cycle, vec![call("note")]);
         let seq = |kind| cycle.log.window.iter().rev().find(|entry| entry.kind == kind).unwrap().seq;
         let (tail, inbox) = (seq(EntryKind::Assistant), seq(EntryKind::Inbox));
-        let view = View { rev: 1, ranges: vec![(inbox, inbox)], tail, ..cycle.log.view.clone() };
+        let (rev, layers_from, ranges) = (1, 1, vec![(inbox, inbox)]);
+        let view = View { rev, layers_from, ranges, tail, ..cycle.log.view.clone() };
         cycle.log.replace(view);
         cycle.replied(Ok(reply(vec![call("note")])), at(2_000));
         let (_, next) = drive_as(&mut cycle, &[], note);
