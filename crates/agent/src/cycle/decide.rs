@@ -105,10 +105,11 @@ impl Cycle {
                     None => Some(self.unknown_tool(name)),
                     Some(spec) => step.gated(name).or(verdict.err()).or_else(|| {
                         let way_out = self.way_out(step, spec, &arguments, active);
-                        if way_out == WayOut::Space && exposure.is_tainted() {
-                            if let Some(placed) = self.placed(&arguments, active) {
-                                arguments = placed.into();
-                            }
+                        if way_out == WayOut::Space
+                            && exposure.is_tainted()
+                            && let Some(placed) = self.placed(&arguments, active)
+                        {
+                            arguments = placed.into();
                         }
                         let found = self.approval_need(spec, &arguments, (exposure, way_out), now);
                         found.map(|found| need = found).err()
