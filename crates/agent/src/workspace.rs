@@ -552,7 +552,7 @@ mod tests {
         let mut changed = used.clone();
         let last =
             changed.memories.iter().rposition(|memory| whole.text.contains(&format!("- \"{}\"", memory.key)));
-        changed.memories.iter_mut().nth(last.unwrap()).unwrap().value = "new".into();
+        changed.memories[last.unwrap()].value = "new".into();
         assert!(small(&changed, &[&whole, &update]).unwrap().text.contains(": \"new\""));
     }
 

@@ -106,8 +106,9 @@ fn ollama_window(model: &str, running: &Value, shown: &Value) -> Option<u32> {
     let of_running = all.find(is_it).and_then(|one| window(&one["context_length"]));
     of_running.or_else(|| {
         let lines = shown["parameters"].as_str()?.lines();
-        let set =
-            lines.filter_map(|line| line.trim().strip_prefix("num_ctx")?.trim().parse::<u64>().ok()).last();
+        let set = lines
+            .filter_map(|line| line.trim().strip_prefix("num_ctx")?.trim().parse::<u64>().ok())
+            .next_back();
         window(&json!(set))
     })
 }

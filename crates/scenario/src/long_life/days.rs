@@ -62,7 +62,7 @@ pub fn three_spaces(messages: usize) -> LongLife {
 /// A message each hour, for so many hours. Others change a memory every second hour.
 pub fn hourly(hours: usize) -> LongLife {
     let memory = |n: usize| (CUSTOMERS[n % CUSTOMERS.len()].to_owned(), sentences(&ANSWER, n, 1));
-    let edits = |n: usize| if n % 2 == 0 { vec![memory(n)] } else { Vec::new() };
+    let edits = |n: usize| if n.is_multiple_of(2) { vec![memory(n)] } else { Vec::new() };
     let around = Around {
         pause: HOUR,
         memories: (0..CUSTOMERS.len()).map(memory).collect(),

@@ -253,7 +253,7 @@ pub async fn an_approval_makes_its_agent_due_and_is_seen_in_a_glance(b: Backend)
     assert!(news.glance.answered > before);
     assert_eq!((news.granted.as_slice(), news.answered.as_slice()), (&[row.clone()][..], &[][..]));
     let activation = w.wake(w.ada).await;
-    assert_eq!(activation.calls, [row.clone()]);
+    assert_eq!(activation.calls, std::slice::from_ref(&row));
     let approval = row.approval.unwrap();
     assert_eq!(approval.hash, hash_of("fetch", "1", r#"{"n":2}"#), "the approval is of what will run");
     assert_eq!(approval.asked_arguments.as_deref(), Some("{}"));

@@ -397,12 +397,12 @@ pub async fn layers_that_stay_are_returned_as_long_as_their_view_stands(b: Backe
     assert_eq!(w.wake(w.ada).await.layers, shown);
     // The decision that stores a view stores what its request showed of it.
     let mut driver = w.open(w.ada).await;
-    let view = View { rev: 1, tail: shown[2].after, ..View::whole() };
+    let view = View { rev: 1, layers_from: 1, tail: shown[2].after, ..View::whole() };
     let anew = Layer::new(LayerKind::Whole, 1, driver.head + 1, Arc::from("anew"));
     let mut decision = driver.decision();
     (decision.view, decision.layers) = (Some(view), vec![anew.clone()]);
     driver.commit(&w, decision).await;
-    assert_eq!(w.wake(w.ada).await.layers, [anew.clone()]);
+    assert_eq!(w.wake(w.ada).await.layers, std::slice::from_ref(&anew));
     // What an earlier view showed can still be read.
     let sent = |view, last| w.b.reader.shown(w.ada, view, last);
     let before = sent(0, shown[1].after + 1).await.unwrap().unwrap();
@@ -414,7 +414,8 @@ pub async fn layers_that_stay_are_returned_as_long_as_their_view_stands(b: Backe
     assert_eq!(sent(2, u64::MAX).await.unwrap(), None, "there is no such view");
     // A view without any shows the whole workspace at its next request.
     let mut change = driver.changes(CommitKind::View);
-    change.view = Some(View { rev: 2, ranges: vec![(1, 1)], tail: shown[2].after, ..View::whole() });
+    let (rev, layers_from, tail) = (2, 2, shown[2].after);
+    change.view = Some(View { rev, layers_from, ranges: vec![(1, 1)], tail, ..View::whole() });
     driver.commit(&w, change).await;
     assert_eq!(w.wake(w.ada).await.layers, []);
 }
@@ -430,7 +431,7 @@ pub async fn layers_that_vanish_are_returned_with_their_cycle_alone(b: Backend) 
         let mut decision = driver.decision();
         decision.layers = vec![layer.clone()];
         driver.commit(&w, decision).await;
-        assert_eq!(w.wake(w.ada).await.layers, [layer.clone()]);
+        assert_eq!(w.wake(w.ada).await.layers, std::slice::from_ref(&layer));
         let sent = w.b.reader.shown(w.ada, 0, u64::MAX).await.unwrap().unwrap();
         assert_eq!(sent.layers, [layer], "what its requests showed");
         let closing = driver.closing();

@@ -142,7 +142,7 @@ mod tests {
         let script = data.path().join("server.sh");
         std::fs::write(&script, "").unwrap();
         let hidden = [data.path().to_owned(), data.path().join("absent")];
-        let room = WallPolicy { home: Some(&home), writable: &[above.clone()], hidden: &hidden };
+        let room = WallPolicy { home: Some(&home), writable: std::slice::from_ref(&above), hidden: &hidden };
         let built = arguments(&room, &["sh".into(), script.clone().into(), "/tmp".into()]);
         let words: Vec<&str> = built.iter().map(|word| word.to_str().unwrap()).collect();
         let at = |wanted: &[&str]| words.windows(wanted.len()).position(|found| found == wanted);

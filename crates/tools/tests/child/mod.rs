@@ -1,5 +1,7 @@
 //! What becomes of the programs that a process starts: nothing of them outlives it, however it ends.
 
+#![allow(clippy::unwrap_used, reason = "what goes wrong in a test ends it")]
+
 use std::ffi::OsString;
 use std::io::{BufRead as _, BufReader, Read};
 use std::process::{ChildStdout, Command, Stdio};
