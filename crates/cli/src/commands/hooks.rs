@@ -164,7 +164,8 @@ async fn with_service_key(
     };
     let key: KeyJson = typed("key", client.post("/v1/keys", &new, None).await?)?;
     let answer = client.deliver(&path(hook), headers, body, key.secret.as_deref()).await;
-    client.delete(&format!("/v1/keys/{}", segment(&key.id.to_string()))).await?;
+    // A key that cannot be revoked expires soon; whether the delivery was taken is what counts.
+    let _ = client.delete(&format!("/v1/keys/{}", segment(&key.id.to_string()))).await;
     Ok(answer?)
 }
 
