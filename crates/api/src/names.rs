@@ -26,11 +26,14 @@ macro_rules! names {
     )+};
 }
 
-/// The names of the variants of an enum.
+/// The names of the variants of an enum: of all, or it does not compile.
 macro_rules! of {
-    ($enum:ty: $($variant:ident)+) => {
+    ($enum:ty: $($variant:ident)+) => {{
+        const _: fn($enum) = |one| match one {
+            $(<$enum>::$variant => (),)+
+        };
         [$(<$enum>::$variant.as_str()),+]
-    };
+    }};
 }
 
 names! {
@@ -73,7 +76,7 @@ names! {
     /// Where a text of an archive was found.
     RecallKind = of!(agent::port::RecallKind: Inbox Assistant Outcomes Memory Message);
     /// What an alert is about.
-    AlertKind = of!(agent::update::AlertKind: PrefixBroken PinMissing SummaryRefused WindowOverfull);
+    AlertKind = of!(agent::update::AlertKind: PrefixBroken PinMissing SummaryRefused WindowOverfull WindowCut);
     /// How a cycle ended.
     Ending = of!(agent::run::Ending: Completed Skipped Exhausted Canceled Failed);
     /// Whether a call may be repeated after a crash.

@@ -18,6 +18,7 @@ mod limits;
 mod links;
 mod logs;
 mod messages;
+mod names;
 mod plans;
 mod reference;
 mod sockets;
