@@ -176,8 +176,13 @@ impl World {
         self.accept(Accept::Event(agent, event)).await
     }
 
-    /// Delivers to a hook, as a service with a key of the server does. Returns the id of the event.
-    pub async fn deliver(&self, hook: &str, id: Option<&str>, body: &Value) -> Result<EventId, Stopped> {
+    /// Delivers to a hook, as a service with a key of the server does. Returns the id of the event; `None` if the hook ignores it.
+    pub async fn deliver(
+        &self,
+        hook: &str,
+        id: Option<&str>,
+        body: &Value,
+    ) -> Result<Option<EventId>, Stopped> {
         let Ports { hook_book, hooks, clock, ids, .. } = &self.ports;
         let found = hook_book.hook(hook.to_owned()).await.map_err(stopped)?;
         let found = found.ok_or_else(|| stopped(format!("there is no hook `{hook}`")))?;
@@ -191,7 +196,7 @@ impl World {
         let event = match hooks.read(&found.declaration, delivery).await.map_err(|why| refused(&why))? {
             HookReading::Event(event) => event,
             HookReading::Question(_) => return Err(refused(&"it only asks whether the hook is there")),
-            HookReading::Nothing { .. } => return Err(refused(&"the hook's template makes nothing of it")),
+            HookReading::Nothing { .. } => return Ok(None),
             HookReading::Refused { why, .. } => return Err(refused(&why)),
         };
         let new = NewHookDelivery::of(found, event, EventId(ids.uuid().to_string()), None, now);
@@ -205,7 +210,7 @@ impl World {
             HookAccepted::Duplicate => {}
             other => return Err(refused(&format!("{other:?}"))),
         }
-        Ok(event)
+        Ok(Some(event))
     }
 
     async fn accept(&self, what: Accept) -> Result<bool, Stopped> {
