@@ -184,7 +184,11 @@ impl From<client::ClientError> for Failure {
         };
         // What the server advises over HTTP, its commands do here.
         let over_http = |hint: &String| hint.contains(" /v1/");
-        let hint = error.hint.filter(|hint| !over_http(hint) || default_hint(&error.code).is_none());
+        let hint = match (error.hint, default_hint(&error.code)) {
+            (Some(hint), Some(_)) if over_http(&hint) => None,
+            (Some(hint), Some(own)) if error.code == "damaged" => Some(format!("{hint}; {own}")),
+            (hint, _) => hint,
+        };
         Self { exit, code: error.code, message: error.message, hint }
     }
 }
@@ -328,8 +332,8 @@ mod tests {
         assert_eq!(hint("viv sya"), "did you mean `viv say`? `viv --help` lists all commands");
         assert!(hint("viv pss").contains("`ps`"));
         assert_eq!(
-            hint("viv plans nxet"),
-            "did you mean `viv plans next`? `viv plans --help` lists all commands"
+            hint("viv targets daed"),
+            "did you mean `viv targets dead`? `viv targets --help` lists all commands"
         );
         assert!(hint("viv xx").starts_with("see `viv --help`"));
     }

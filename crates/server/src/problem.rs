@@ -414,7 +414,7 @@ impl From<StoreError> for Problem {
             StoreError::Busy(_) => Self::new(Code::Overloaded, detail).hint("try again in a moment"),
             StoreError::Full(_) => Self::new(Code::NoSpace, detail).hint("free some disk space"),
             StoreError::Damaged(_) => {
-                Self::new(Code::Damaged, detail).hint("an operator checks the store and restores a backup")
+                Self::new(Code::Damaged, detail).hint("check the store, or restore a backup")
             }
             StoreError::Bug(_) => Self::new(Code::Internal, detail),
             StoreError::Closed => Self::new(Code::Closing, detail),

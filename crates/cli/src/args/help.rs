@@ -195,9 +195,9 @@ mod tests {
     fn the_help_page_of_a_command_has_an_example_that_parses() {
         let mut command = command();
         command.build();
-        let show = command.find_subcommand_mut("show").unwrap();
+        let runs = command.find_subcommand_mut("runs").unwrap();
         assert!(
-            show.find_subcommand_mut("run")
+            runs.find_subcommand_mut("show")
                 .unwrap()
                 .render_help()
                 .to_string()

@@ -17,7 +17,7 @@ fn sent(server: &Server, payload: &str) -> String {
 fn state(server: &Server, event: &str) -> Value {
     let inbox = server.run(&["show", "inbox", "ada", "--json"]).json();
     let events = inbox["items"].as_array().unwrap().clone();
-    events.into_iter().find(|row| row["id"] == event).unwrap()["state"]["state"].clone()
+    events.into_iter().find(|row| row["id"] == event).unwrap()["state"].clone()
 }
 
 #[test]

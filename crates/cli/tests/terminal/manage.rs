@@ -136,7 +136,7 @@ fn completions_and_man_pages_are_generated_from_the_command_line() {
     let man = dir.path().join("man1");
     let ran = run(dir.path(), &["man", "--dir", man.to_str().unwrap(), "--json"]);
     assert_eq!(ran.code, 0, "{}", ran.shown());
-    let show_run = std::fs::read_to_string(man.join("viv-show-run.1")).unwrap();
+    let show_run = std::fs::read_to_string(man.join("viv-runs-show.1")).unwrap();
     assert!(show_run.contains("step by step") && show_run.contains("viv runs show ada"), "{show_run}");
     let keys_add = std::fs::read_to_string(man.join("viv-keys-add.1")).unwrap();
     assert!(keys_add.contains(&title("viv-keys-add")), "{keys_add}");
@@ -179,11 +179,11 @@ fn help_is_grouped_and_viv_alone_shows_first_steps() {
     let mut all = String::new();
     for args in [
         &[][..],
-        &["show", "--help"],
+        &["runs", "--help"],
         &["agents", "set", "--help"],
         &["agent"],
-        &["show"],
-        &["show", "run", "--json", "a", "b"],
+        &["scenario"],
+        &["runs", "show", "--json", "a", "b"],
     ] {
         all.push_str(&format!("$ viv {}\n{}\n", args.join(" "), run(dir.path(), args).shown()));
     }

@@ -518,8 +518,9 @@ fn a_server_comes_back_although_the_file_of_an_agent_that_exists_is_broken_and_s
         let ready = get(&up.url, "/v1/ready", None);
         assert_eq!((&ready["ready"], &ready["broken_files"]), (&json!(true), &json!(1)), "{ready}");
         assert_eq!(ready.get("mistakes"), None, "{ready}");
-        let key = run(dir.path(), &["keys", "admin"]).out;
-        let ready = get(&up.url, "/v1/ready", Some(key.trim()));
+        let file = fs::read_to_string(dir.path().join(".viv/credentials.json")).unwrap();
+        let file: Value = serde_json::from_str(&file).unwrap();
+        let ready = get(&up.url, "/v1/ready", file["key"].as_str());
         assert!(ready["mistakes"][0].as_str().unwrap().starts_with("agents/ada.md"), "{ready}");
         let doctor = run(dir.path(), &["doctor"]);
         assert!(doctor.code != 0 && doctor.out.contains("agents/ada.md"), "{}", doctor.shown());

@@ -140,7 +140,8 @@ impl Stage {
     /// The runs of an agent, oldest first.
     fn runs(&self, agent: &str) -> Vec<Value> {
         let cycles = self.items(&["show", "inbox", agent]).into_iter();
-        let cycles = cycles.filter_map(|event| event["state"]["cycle"].as_str().map(str::to_owned));
+        let cycles = cycles.filter(|event| event["state"] == "processed");
+        let cycles = cycles.filter_map(|event| event["cycle"].as_str().map(str::to_owned));
         // Ids of cycles are in the order of time.
         let cycles: BTreeSet<String> = cycles.collect();
         cycles.iter().map(|cycle| self.viv(&["show", "run", cycle, "--json"]).json()).collect()

@@ -112,7 +112,7 @@ fn a_message_survives_a_crash_and_gets_its_reply() {
     assert_eq!(reply.code, 0, "{}", reply.shown());
     let inbox = server.run(&["show", "inbox", "--json"]).json();
     let states: Vec<&str> =
-        inbox["items"].as_array().unwrap().iter().map(|e| e["state"]["state"].as_str().unwrap()).collect();
+        inbox["items"].as_array().unwrap().iter().map(|e| e["state"].as_str().unwrap()).collect();
     assert_eq!(states, ["processed", "processed"]);
 }
 
@@ -123,7 +123,7 @@ fn an_unreachable_model_is_a_time_out_and_loses_no_event() {
     let ran = server.run(&["say", "--wait", "--json", "--timeout", "1", "anyone?"]);
     assert_eq!((ran.code, &ran.error()["error"]["code"]), (6, &"timed_out".into()), "{}", ran.shown());
     let inbox = server.run(&["show", "inbox", "--json"]).json();
-    assert_eq!(inbox["items"][0]["state"]["state"], "waiting");
+    assert_eq!(inbox["items"][0]["state"], "waiting");
     // The agent backs off; a waiting or later command must report why, and until when.
     let backing_off = || server.run(&["show", "agent", "--json"]).json()["agent"]["reason"] == "provider";
     let ran = server.run(&["say", "--wait", "--json", "--timeout", "20", "still there?"]);

@@ -36,8 +36,8 @@ async fn a_delivery_without_an_id_is_an_event_each_time_also_while_the_server_is
 
 #[tokio::test]
 async fn a_delivery_that_the_hook_is_not_for_wakes_nobody() {
-    let failures = "  ci: {to: ada, only_if: body.state == 'failed'}\n";
-    let story = "  - hook ci delivers: {state: passed}\n  - hook ci delivers: {state: failed}\n";
+    let failures = "  ci: {to: ada, template: \"build {{ body.n }} {{ body.state }}\", only_if: body.state == 'failed'}\n";
+    let story = "  - hook ci delivers: {n: 6, state: passed}\n  - hook ci delivers: {n: 7, state: failed}\n";
     let outcome = played(&with(failures, story, "  - ada ran cycles: [{events: 1}]\n")).await;
     assert!(outcome.passed(), "{:?} {:?}", outcome.broken_off, outcome.unmet);
 }

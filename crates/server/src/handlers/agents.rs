@@ -215,8 +215,7 @@ async fn change_error(app: &AppState, error: RegistryError, id: AgentId, name: &
         return error.into();
     }
     problem.hint(format!(
-        "`{name}` is quarantined; all other agents keep running. Restore a backup, or retire the agent with \
-         `POST /v1/agents/{name}/retire`"
+        "`{name}` is quarantined; all other agents keep running. Restore a backup, or retire the agent"
     ))
 }
 
