@@ -23,7 +23,7 @@ pub enum EventKind {
     Service,
     /// One of the agent's plans is due.
     Plan,
-    /// A short reminder that the agent set for itself.
+    /// A plan of the agent's own that fires once: it set itself a timer.
     Timer,
     /// A late or interactive outcome of a tool call.
     ToolResult,
@@ -171,11 +171,6 @@ pub enum EventData {
         instruction: String,
         /// The scheduled times that this event covers.
         slots: Vec<Timestamp>,
-    },
-    /// A reminder that the agent set for itself.
-    Timer {
-        /// What for.
-        reason: String,
     },
     /// A late outcome of a tool call.
     ToolResult {

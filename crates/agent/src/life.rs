@@ -509,6 +509,9 @@ pub struct Activation {
     pub recent: Vec<NamedMessage>,
     /// Whether the process died since the open cycle was opened.
     pub died: bool,
+    /// If an activation has ended by a mistake of the program (it panicked, or a command of the store was wrong in itself) and no
+    /// opening has counted that yet: the newest event that had come until then.
+    pub panicked: Option<u64>,
     /// What the workspace is rendered from.
     pub facts: Facts,
     /// The layers that belong to the view: those of the open cycle; where workspaces stay, also those of earlier cycles.

@@ -26,11 +26,15 @@ macro_rules! names {
     )+};
 }
 
-/// The names of the variants of an enum.
+/// The names of the variants of an enum: all of them, else it does not compile.
 macro_rules! of {
-    ($enum:ty: $($variant:ident)+) => {
-        [$(<$enum>::$variant.as_str()),+]
-    };
+    ($enum:ty: $($variant:ident)+) => {{
+        type Listed = $enum;
+        let _all = |listed: Listed| match listed {
+            $(Listed::$variant => {})+
+        };
+        [$(Listed::$variant.as_str()),+]
+    }};
 }
 
 names! {
@@ -60,6 +64,8 @@ names! {
     Trust = ["outside", "agent", "member", "operator"];
     /// How important a memory is.
     Importance = of!(agent::memory::Importance: Low Normal High);
+    /// Whether a goal is pursued, was reached, or was given up.
+    GoalStatus = of!(agent::life::GoalStatus: Active Completed Abandoned);
     /// What becomes of times at which a plan could not fire.
     Missed = of!(agent::plan::Missed: Once Skip All);
     /// What verifies the deliveries of a hook.
@@ -73,7 +79,10 @@ names! {
     /// Where a text of an archive was found.
     RecallKind = of!(agent::port::RecallKind: Inbox Assistant Outcomes Memory Message);
     /// What an alert is about.
-    AlertKind = of!(agent::update::AlertKind: PrefixBroken PinMissing SummaryRefused WindowOverfull);
+    AlertKind = of!(
+        agent::update::AlertKind:
+            PrefixBroken PinMissing SummaryRefused WindowOverfull WindowCut HistoryLarge WorkspaceFull
+    );
     /// How a cycle ended.
     Ending = of!(agent::run::Ending: Completed Skipped Exhausted Canceled Failed);
     /// Whether a call may be repeated after a crash.

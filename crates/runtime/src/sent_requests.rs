@@ -26,8 +26,8 @@ pub(crate) struct SentRequests {
     last: Option<Sent>,
     /// The last one whose reply was committed, and with it all that it showed.
     decided: Option<Sent>,
-    /// The revision of the config for which operators were warned that the window has no room.
-    warned: Option<u64>,
+    /// What operators were warned of that has outgrown its room, by the revision of the config.
+    warned: (u64, Vec<AlertKind>),
 }
 
 /// What the system text is made of besides the tools: the revision of the config and the agent's name.
@@ -61,14 +61,20 @@ impl SentRequests {
         Self { last: None, ..self }
     }
 
-    /// If the window of the step's model has no room for the history, operators are warned, once for each config.
+    /// If something of the step's request has outgrown its room, operators are warned, once for each config.
     pub(crate) fn check_room(&mut self, live: &Live, agent: AgentId, cycle: &Cycle) {
-        let known = self.warned == Some(self.basis.config_rev);
-        let Some(overfull) = cycle.overfull().filter(|_| !known) else { return };
-        self.warned = Some(self.basis.config_rev);
-        let (cycle, text) = (cycle.id(), overfull.to_string());
-        tracing::warn!(agent = live.name(agent), %cycle, "{text}");
-        publish_alert(live, agent, cycle, AlertKind::WindowOverfull, text);
+        if self.warned.0 != self.basis.config_rev {
+            self.warned = (self.basis.config_rev, Vec::new());
+        }
+        for crowded in cycle.crowded() {
+            let (kind, cycle, text) = (crowded.alert(), cycle.id(), crowded.to_string());
+            if self.warned.1.contains(&kind) {
+                continue;
+            }
+            self.warned.1.push(kind);
+            tracing::warn!(agent = live.name(agent), %cycle, "{text}");
+            publish_alert(live, agent, cycle, kind, text);
+        }
     }
 
     /// What was sent with this request. If it shows the same view as the one before, to the same model, and does not extend
@@ -123,7 +129,7 @@ pub(crate) fn check_pins(live: &Live, agent: AgentId, cycle: &Cycle, prompt: &Pr
     let cycle = cycle.id();
     let text =
         format!("a request does not show the pinned memories `{}`; please report this", missing.join("`, `"));
-    tracing::warn!(%agent, %cycle, "{text}");
+    tracing::warn!(agent = live.name(agent), %cycle, "{text}");
     publish_alert(live, agent, cycle, AlertKind::PinMissing, text);
 }
 

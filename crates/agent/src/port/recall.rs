@@ -1,6 +1,8 @@
 //! What an agent finds again in its archive: everything that it processed, wrote and remembers, however long ago, and
 //! the messages of its spaces. Each query is scoped to the agent. How texts are searched is up to the store; a query is words, not a language.
 
+use std::str::FromStr;
+
 use jiff::Timestamp;
 use jiff::civil::{Date, DateTime};
 use jiff::tz::TimeZone;
@@ -58,6 +60,27 @@ pub fn time_limit(name: &str, text: &str) -> Result<Timestamp, String> {
             "`{name}`: wanted a date such as 2026-11-21 or a time such as 2026-11-21T14:03:05Z, got `{shown}`"
         )
     })
+}
+
+/// One of an agent's cycles, as people and models name it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CycleRef {
+    /// By its id.
+    Id(CycleId),
+    /// By the number of its run, counted from 1.
+    Number(u64),
+}
+
+impl FromStr for CycleRef {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let text = text.trim();
+        match text.parse() {
+            Ok(number) => Ok(Self::Number(number)),
+            Err(_) => text.parse().map(Self::Id).map_err(|_| ()),
+        }
+    }
 }
 
 /// What is sought; what is `None` excludes nothing.
@@ -135,7 +158,7 @@ pub trait Recall: Send + Sync {
     /// has left, only what it processed itself is found.
     fn recall(&self, agent: AgentId, query: RecallQuery) -> BoxFuture<'_, Result<Recalled, RecallError>>;
     /// The entries of one of the agent's cycles, oldest first; empty if it has no such cycle.
-    fn cycle(&self, agent: AgentId, cycle: CycleId) -> BoxFuture<'_, Result<Vec<Entry>, StoreError>>;
+    fn cycle(&self, agent: AgentId, cycle: CycleRef) -> BoxFuture<'_, Result<Vec<Entry>, StoreError>>;
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ mod approvals;
 mod calls;
 mod entities;
 mod events;
+mod goals;
 mod guard;
 mod history;
 pub(crate) mod hooks;
@@ -86,10 +87,10 @@ fn people(routes: Routes) -> Routes {
 /// Adds all routes of the API.
 pub(crate) fn all(routes: Routes) -> Routes {
     use crate::problem::Code::{
-        AgentRetired, BadConfig, BadHandle, BadHeader, BadId, BadMention, BadPlan, BadTool, BadValue,
-        CallOver, ClaimLost, CycleOpen, EventState, EventTaken, IdTaken, InboxFull, KeyOver, McpChanged,
-        McpFailed, MemoriesFull, NameTaken, NoOpenCycle, NoSuchModel, NoSuchTool, NotFound, NotHuman,
-        NotMember, OutcomeUnknown, PinnedMemoriesFull, PlanOfConfig, PlansFull, SenderRefused,
+        AgentRetired, BadConfig, BadGoals, BadHandle, BadHeader, BadId, BadMention, BadPlan, BadTool,
+        BadValue, CallOver, ClaimLost, CycleOpen, EventState, EventTaken, IdTaken, InboxFull, KeyOver,
+        McpChanged, McpFailed, MemoriesFull, NameTaken, NoOpenCycle, NoSuchModel, NoSuchTool, NotFound,
+        NotHuman, NotMember, OutcomeUnknown, PinnedMemoriesFull, PlanOfConfig, PlansFull, SenderRefused,
         SenderRequired, SpaceClosed, SpaceFull, ToolOfFile, WorkerVersion,
     };
     use Access::{Admin, AnyKey, Member, Person, Probe, Public, Service, Worker};
@@ -124,6 +125,10 @@ pub(crate) fn all(routes: Routes) -> Routes {
         .list(Admin, listing!(memories::list_memories), &[])
         .change(Admin, changing!(memories::set_memory), &[AgentRetired, MemoriesFull, PinnedMemoriesFull])
         .change(Admin, changing!(memories::delete_memory), &[AgentRetired])
+        .list(Admin, listing!(goals::list_goals), &[])
+        .change(Admin, changing!(goals::set_goal), &[BadValue, AgentRetired, BadGoals])
+        .change(Admin, changing!(goals::change_goal), &[BadValue, AgentRetired, BadGoals])
+        .change(Admin, changing!(goals::delete_goal), &[AgentRetired])
         .list(Admin, listing!(plans::list_plans), &[])
         .change(Admin, changing!(plans::set_plan), &[BadPlan, AgentRetired, PlansFull])
         .read(Admin, doc!(plans::get_plan), &[])
@@ -249,6 +254,7 @@ async fn denied(app: &AppState, denial: Denial) -> Problem {
         | Denial::MemoriesFull(agent)
         | Denial::PlansFull(agent)
         | Denial::PinnedFull { agent, .. }
+        | Denial::BadGoals { agent, .. }
         | Denial::NoOpenCycle(agent)
         | Denial::OtherCycle(agent) => (Some(agent.entity()), None),
         _ => (None, None),

@@ -267,6 +267,26 @@ fn no_file_contains_a_path_or_host_of_one_machine() {
     report.finish();
 }
 
+/// Operators know agents by their handles. Spans have both.
+#[test]
+fn no_line_of_the_log_names_an_agent_by_its_id() {
+    let mut report = Report::default();
+    for source in tree::rust_files().iter().filter(|source| source.path.contains("/src/")) {
+        let code = &source.lines[..source.tests_from.min(source.lines.len())];
+        for (index, line) in code.iter().enumerate() {
+            let code = &line.code;
+            let by_id = code.contains("%agent,") || code.contains("%agent)") || code.contains("agent = %");
+            if by_id && !code.contains("gen_ai.") {
+                report.add(
+                    format!("{}:{}", source.path, index + 1),
+                    "name the agent by its handle: `agent = live.name(agent)`".to_owned(),
+                );
+            }
+        }
+    }
+    report.finish();
+}
+
 #[test]
 fn no_file_names_its_author() {
     let words = [

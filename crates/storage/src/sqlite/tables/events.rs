@@ -14,7 +14,7 @@ use super::rows::{
     time_or_none, to_json, u32_at, uuid_at, uuid_or_none,
 };
 use super::session::Session;
-use super::sums;
+use super::{shift, sums};
 use crate::sqlite::engine::fault::{Outcome, damaged};
 
 /// What is needed of an agent to accept an event for it.
@@ -35,7 +35,7 @@ pub(crate) struct Head {
     stored_due_at: Option<i64>,
 }
 
-/// Columns of [`Head::at`], for an `agent a` and its `inbox_head h`.
+/// Columns of [`Head::at`], for an `agent a` and its `inbox_head h`. Whoever reads them settles the agent before.
 pub(crate) const HEAD: &str = "a.id, a.standing, a.inbox_max, a.debounce, h.head_seq, h.waiting, h.due_at, h.hold_until, h.held, a.urgency, \
     h.idle_reason";
 
@@ -65,7 +65,9 @@ impl Head {
         })
     }
 
-    pub(crate) fn read(db: &Connection, agent: i64) -> Outcome<Self> {
+    /// Reads it for a command that will write it.
+    pub(crate) fn read(db: &Connection, session: &Session, agent: i64) -> Outcome<Self> {
+        shift::settle(db, session, agent)?;
         let sql = format!("SELECT {HEAD} FROM agent a JOIN inbox_head h ON h.agent = a.id WHERE a.id = ?");
         crate::sqlite::tables::rows::first(db, &sql, [agent], |row| Self::at(row, 0))?
             .ok_or_else(|| damaged(format!("agent {agent} has no inbox")))
