@@ -289,6 +289,15 @@ impl EventState {
     pub fn as_str(&self) -> &'static str {
         self.into()
     }
+
+    /// Why it is in this state, if somebody or something gave a reason.
+    pub fn reason(&self) -> Option<&str> {
+        match self {
+            Self::Skipped { reason, .. } | Self::Canceled { reason } => reason.as_deref(),
+            Self::Dead { reason } => Some(reason),
+            Self::Waiting | Self::Held | Self::Processed { .. } | Self::Dropped => None,
+        }
+    }
 }
 
 /// The progress of an event: its state, combined with the state of its cycle.

@@ -78,7 +78,7 @@ pub struct PostedMessage {
     #[serde(flatten)]
     pub message: Message,
     /// The sender's display name.
-    pub sender_name: String,
+    pub sender_display_name: String,
     /// The sender's handle; empty if it is not known.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub sender_handle: String,
@@ -91,9 +91,9 @@ pub struct PostedMessage {
 
 impl PostedMessage {
     /// The message with its sender's display name and kind.
-    pub fn new(message: Message, sender_name: impl Into<String>, sender_kind: EntityKind) -> Self {
-        let (from_text, sender_name) = (message.is_from_text(), sender_name.into());
-        Self { message, sender_name, sender_handle: String::new(), sender_kind, from_text }
+    pub fn new(message: Message, sender_display_name: impl Into<String>, sender_kind: EntityKind) -> Self {
+        let (from_text, sender_display_name) = (message.is_from_text(), sender_display_name.into());
+        Self { message, sender_display_name, sender_handle: String::new(), sender_kind, from_text }
     }
 
     /// The same with its sender's handle.

@@ -26,14 +26,13 @@ macro_rules! names {
     )+};
 }
 
-/// The names of the variants of an enum: all of them, else it does not compile.
+/// The names of the variants of an enum: of all, or it does not compile.
 macro_rules! of {
     ($enum:ty: $($variant:ident)+) => {{
-        type Listed = $enum;
-        let _all = |listed: Listed| match listed {
-            $(Listed::$variant => {})+
+        const _: fn($enum) = |one| match one {
+            $(<$enum>::$variant => (),)+
         };
-        [$(Listed::$variant.as_str()),+]
+        [$(<$enum>::$variant.as_str()),+]
     }};
 }
 

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::{BoxFuture, StoreError};
 use crate::entry::Entry;
 use crate::event::Trust;
-use crate::id::{AgentId, CycleId};
+use crate::id::{AgentId, CycleId, SpaceId};
 
 /// Where a text was found.
 #[derive(
@@ -114,9 +114,10 @@ pub struct Excerpt {
     pub cycle: Option<CycleId>,
     /// The key of the memory.
     pub key: Option<String>,
-    /// The handle of the message's space, or of the one that the cycle was about; `None` if there is none, or if there
-    /// are several.
-    pub space: Option<String>,
+    /// The message's space, or the one that the cycle was about; `None` if there is none, or if there are several.
+    pub space: Option<SpaceId>,
+    /// The handle of that space.
+    pub space_handle: Option<String>,
     /// The trust of the message, the entry or the memory.
     pub trust: Option<Trust>,
     /// The part with the words.

@@ -5,7 +5,7 @@ mod places;
 use std::collections::HashSet;
 
 use agent::entry::Entry;
-use agent::id::{AgentId, CycleId};
+use agent::id::{AgentId, CycleId, SpaceId};
 use agent::limits;
 use agent::port::{
     BoxFuture, CycleRef, Excerpt, Recall, RecallError, RecallKind, RecallQuery, Recalled, StoreError,
@@ -249,16 +249,19 @@ fn repetitions_last(ranked: Vec<Ranked>, limit: usize) -> Vec<Ranked> {
 
 fn excerpt(db: &Connection, found: Found, text: String) -> Outcome<Excerpt> {
     let Found { hit, key, trust, spaces } = found;
-    let name = "SELECT name FROM space WHERE id = ?";
+    let sql = "SELECT uuid, name FROM space WHERE id = ?";
+    let of = match spaces[..] {
+        [space] => first(db, sql, [space], |row| Ok((SpaceId(uuid_at(row, 0)?), row.get(1)?)))?,
+        _ => None,
+    };
+    let (space, space_handle) = of.unzip();
     Ok(Excerpt {
         at: time(hit.at)?,
         kind: kind_of(hit.kind).ok_or_else(|| damaged("the index has an unknown kind of text"))?,
         cycle: hit.cycle,
         key,
-        space: match spaces[..] {
-            [space] => first(db, name, [space], |row| Ok(row.get(0)?))?,
-            _ => None,
-        },
+        space,
+        space_handle,
         trust: trust.and_then(|code| TRUSTS.get(usize::try_from(code).ok()?).copied()),
         text,
     })
