@@ -78,58 +78,33 @@ impl fmt::Display for Schedule {
     }
 }
 
-/// What becomes of slots at which a plan could not fire, because the server was down or its agent was suspended.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    Default,
-    PartialEq,
-    Eq,
-    Serialize,
-    Deserialize,
-    strum::IntoStaticStr,
-    strum::EnumString,
-)]
-#[serde(rename_all = "snake_case")]
-#[strum(serialize_all = "snake_case")]
-pub enum Missed {
-    /// One event lists them.
-    #[default]
-    Once,
-    /// They are dropped.
-    Skip,
-    /// Each becomes an event.
-    All,
-}
-
-impl Missed {
-    /// The name used in JSON.
-    pub fn as_str(self) -> &'static str {
-        self.into()
+names! {
+    /// What becomes of slots at which a plan could not fire, because the server was down or its agent was suspended.
+    #[derive(Default)]
+    pub enum Missed {
+        /// One event lists them.
+        #[default]
+        Once,
+        /// They are dropped.
+        Skip,
+        /// Each becomes an event.
+        All,
     }
 }
 
-/// Who set a plan, and so who may change it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr)]
-#[serde(rename_all = "snake_case")]
-#[strum(serialize_all = "snake_case")]
-pub enum PlanSource {
-    /// The agent itself.
-    #[default]
-    Agent,
-    /// An operator.
-    Operator,
-    /// The agent's config.
-    Config,
-    /// The heartbeat in the agent's config: it fires only if there is something to look at.
-    Heartbeat,
-}
-
-impl PlanSource {
-    /// The name used in JSON.
-    pub fn as_str(self) -> &'static str {
-        self.into()
+names! {
+    /// Who set a plan, and so who may change it.
+    #[derive(Default)]
+    pub enum PlanSource {
+        /// The agent itself.
+        #[default]
+        Agent,
+        /// An operator.
+        Operator,
+        /// The agent's config.
+        Config,
+        /// The heartbeat in the agent's config: it fires only if there is something to look at.
+        Heartbeat,
     }
 }
 

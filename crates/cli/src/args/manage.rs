@@ -332,7 +332,7 @@ pub(crate) struct OpenSpaceArgs {
     pub(crate) description: Option<String>,
     /// Which messages of agents wake the other agents there: all, or only those that name them
     /// [default: all]
-    #[arg(long, value_name = "all|mention", value_parser = WakeOn::NAMES)]
+    #[arg(long, value_name = "all|mention", value_parser = WakeOn::ALL.map(WakeOn::as_str))]
     pub(crate) wake_on: Option<String>,
 }
 

@@ -53,7 +53,8 @@ pub(super) async fn end(
     };
     if status.is_none() {
         client.delete(&path).await.map_err(unknown)?;
-        screen.result(&json!({"deleted": goal}), &format!("`{}` no longer has the goal {goal}", agent.handle));
+        screen
+            .result(&json!({"deleted": goal}), &format!("`{}` no longer has the goal {goal}", agent.handle));
         return Ok(());
     }
     let change = GoalChangeJson { status, ..GoalChangeJson::default() };

@@ -88,10 +88,10 @@ fn people(routes: Routes) -> Routes {
 pub(crate) fn all(routes: Routes) -> Routes {
     use crate::problem::Code::{
         AgentRetired, BadConfig, BadGoals, BadHandle, BadHeader, BadId, BadMention, BadPlan, BadTool,
-        BadValue, CallOver, ClaimLost, CycleOpen, EventState, EventTaken, HandleTaken, IdTaken, InboxFull, KeyOver,
-        McpChanged, McpFailed, MemoriesFull, NoOpenCycle, NoSuchModel, NoSuchTool, NotFound, NotHuman,
-        NotMember, OutcomeUnknown, PinnedMemoriesFull, PlanOfConfig, PlanOver, PlansFull, SenderRefused,
-        SenderRequired, SpaceClosed, SpaceFull, ToolOfFile, WorkerVersion,
+        BadValue, CallOver, ClaimLost, CycleOpen, EventState, EventTaken, HandleTaken, IdTaken, InboxFull,
+        KeyOver, McpChanged, McpFailed, MemoriesFull, NoOpenCycle, NoSuchModel, NoSuchTool, NotFound,
+        NotHuman, NotMember, OutcomeUnknown, PinnedMemoriesFull, PlanOfConfig, PlanOver, PlansFull,
+        SenderRefused, SenderRequired, SpaceClosed, SpaceFull, ToolOfFile, WorkerVersion,
     };
     use Access::{Admin, AnyKey, Member, Person, Probe, Public, Service, Worker};
     targets(hooks(people(routes)))
