@@ -343,8 +343,7 @@ pub struct Life {
     pub notice: Option<String>,
     /// The open cycle.
     pub open: Option<OpenCycle>,
-    /// The agent may not run before this time (`inbox_head.hold_until`), even if events wait. Only a cancel overrides
-    /// this.
+    /// The agent may not run before this time, even if events wait ([`crate::waits::kept_until`]). Only a cancel overrides this.
     pub not_before: Option<Timestamp>,
 }
 

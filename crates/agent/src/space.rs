@@ -206,6 +206,7 @@ pub fn tool_data(row: &CallRow) -> Value {
             "question": asked.question,
             "state": asked.state,
             "why": asked.why,
+            "requested_by": asked.requested_by.iter().map(|by| &by.name).collect::<Vec<_>>(),
             "version": row.tool_version,
             "hash": asked.hash,
             "expires_at": asked.expires_at,

@@ -24,8 +24,6 @@ pub(crate) struct SentRequests {
     basis: Basis,
     /// The last one that was answered in this activation.
     last: Option<Sent>,
-    /// The prompt of that one.
-    prompt: Option<Prompt>,
     /// The last one whose reply was committed, and with it all that it showed.
     decided: Option<Sent>,
     /// What operators were warned of that has outgrown its room, by the revision of the config.
@@ -60,7 +58,7 @@ impl SentRequests {
 
     /// What is kept of it between two activations.
     pub(crate) fn kept(self) -> Self {
-        Self { last: None, prompt: None, ..self }
+        Self { last: None, ..self }
     }
 
     /// If something of the step's request has outgrown its room, operators are warned, once for each config.
@@ -89,11 +87,7 @@ impl SentRequests {
         prompt: &Prompt,
     ) -> SentRequest {
         let (basis, model, view, cycle) = (self.basis.clone(), model.name.clone(), prompt.view, prompt.cycle);
-        let parts = match (&self.prompt, &self.last) {
-            (Some(earlier), Some(last)) => prompt.parts_after(earlier, &last.parts),
-            _ => prompt.parts(),
-        };
-        let sent = Sent { basis, model, view, cycle, parts };
+        let sent = Sent { basis, model, view, cycle, parts: prompt.parts() };
         // Between two activations the tools may change: those of other servers do.
         let earlier = self.decided.as_ref().filter(|before| sent.parts.same_tools(&before.parts));
         let before = self.last.as_ref().or(earlier);
@@ -107,7 +101,7 @@ impl SentRequests {
             tracing::warn!(agent = live.name(agent), %cycle, "{text}");
             publish_alert(live, agent, cycle, AlertKind::PrefixBroken, text);
         }
-        (self.last, self.prompt) = (Some(sent), Some(prompt.clone()));
+        self.last = Some(sent);
         // The cycle knows the trust of its entries.
         SentRequest { prefix: prompt.fingerprint(), view, tokens: prompt.tokens, broken, trust: None }
     }

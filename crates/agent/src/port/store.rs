@@ -84,6 +84,8 @@ pub enum Accepted {
         message: Option<Message>,
         /// Agents that have work; the caller signals them.
         wake: Vec<Wakeup>,
+        /// What became of the question that the message answers, if it answers one; the caller publishes it after the message.
+        answered: Notifications,
     },
     /// It was accepted before. Nothing was written, and no agent is woken.
     Duplicate {

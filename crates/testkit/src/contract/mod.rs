@@ -20,6 +20,7 @@ pub mod life;
 pub mod lists;
 pub mod memories;
 pub mod outside;
+pub mod pauses;
 pub mod plans;
 pub mod recall;
 pub mod recent;
@@ -202,6 +203,10 @@ macro_rules! contract_tests {
             approvals::people_are_reminded_once_and_what_nobody_answers_ends,
             approvals::what_is_canceled_waits_for_nobody,
             approvals::an_answer_to_a_question_is_its_outcome,
+            pauses::an_agent_that_waits_for_a_person_is_due_as_soon_as_an_event_is,
+            pauses::a_pause_for_a_person_does_not_begin_while_events_wait,
+            pauses::a_call_that_nobody_can_answer_any_more_ends,
+            pauses::a_message_answers_the_question_that_waits_in_its_space,
             rules::rules_are_kept_with_the_answer_that_gives_them,
             rules::a_persons_rule_is_for_the_space_that_was_asked_and_is_that_persons_to_delete,
             rules::no_call_is_decided_or_begun_by_a_rule_that_does_not_hold_any_more,

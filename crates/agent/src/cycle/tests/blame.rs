@@ -114,6 +114,31 @@ fn deaths_during_a_step_fail_its_cycle_but_deaths_while_waiting_for_a_model_do_n
 }
 
 #[test]
+fn a_cycle_that_deaths_have_ended_says_so_also_if_an_answer_comes_in_between() {
+    let mut cycle = begin(vec![service(1, 0)]);
+    drive(&mut cycle);
+    let (commits, _) = reply_with(&mut cycle, vec![call("look")]);
+    let mut again = after_crash(&commits, 9);
+    again.life.open.as_mut().unwrap().deaths = limits::DEATHS_MAX - 1;
+    again.died = true;
+    let look = again.calls[0].id.clone();
+    let mut cycle = begin_with(again);
+    assert!(matches!(cycle.next(at(2_000)), Next::Commit(open) if open.kind == CommitKind::Open));
+    cycle.committed(done(Glance::default()), at(2_000));
+    for answered in [false, true] {
+        let Next::Commit(close) = cycle.next(at(2_000)) else { panic!("wanted it closed") };
+        assert_eq!(close.kind, CommitKind::Close);
+        let reason = close.run.unwrap().reason.unwrap();
+        let died = format!("the process died {} times", limits::DEATHS_MAX);
+        assert!(reason.contains(&died) && !reason.contains("failed"), "{reason}");
+        if !answered {
+            let answer = (look.clone(), Outcome::ok("seen"));
+            cycle.committed(CommitOutcome::Answered(vec![answer]), at(2_000));
+        }
+    }
+}
+
+#[test]
 fn after_a_crash_only_agents_that_were_awake_are_suspects() {
     let crashed = |waiting| Activation { clean: false, ..activation(waiting) };
     assert_eq!(crashed(vec![service(1, 0)]).suspicion(), None, "its event only waited");

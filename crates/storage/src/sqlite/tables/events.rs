@@ -3,15 +3,15 @@
 use agent::config::Urgency;
 use agent::event::{Event, EventData, EventKind, EventState, Principal};
 use agent::id::{CycleId, EventId};
-use agent::life::Standing;
+use agent::life::{IdleReason, Standing};
 use agent::limits;
 use agent::registry::retired;
 use agent::waits;
 use rusqlite::{Connection, Row, params};
 
 use super::rows::{
-    CHANNELS, TRUSTS, code_of, from_json, int, key, ms, principal_columns, run, standing_at, time_or_none,
-    to_json, u32_at, uuid_at, uuid_or_none,
+    CHANNELS, TRUSTS, code_of, from_json, int, key, ms, principal_columns, reason_or_none, run, standing_at,
+    time_or_none, to_json, u32_at, uuid_at, uuid_or_none,
 };
 use super::session::Session;
 use super::{shift, sums};
@@ -28,6 +28,7 @@ pub(crate) struct Head {
     pub(crate) waiting: u32,
     pub(crate) due_at: Option<i64>,
     pub(crate) hold_until: Option<i64>,
+    pub(crate) reason: Option<IdleReason>,
     pub(crate) held: u32,
     pub(crate) urgency: Urgency,
     /// `due_at` as stored: an update that sets the column also updates its index, so it is set only if it changed.
@@ -35,7 +36,8 @@ pub(crate) struct Head {
 }
 
 /// Columns of [`Head::at`], for an `agent a` and its `inbox_head h`. Whoever reads them settles the agent before.
-pub(crate) const HEAD: &str = "a.id, a.standing, a.inbox_max, a.debounce, h.head_seq, h.waiting, h.due_at, h.hold_until, h.held, a.urgency";
+pub(crate) const HEAD: &str = "a.id, a.standing, a.inbox_max, a.debounce, h.head_seq, h.waiting, h.due_at, h.hold_until, h.held, a.urgency, \
+    h.idle_reason";
 
 impl Head {
     /// What decides whether the inbox takes one more event: standing, events that wait, their maximum.
@@ -58,6 +60,7 @@ impl Head {
                 Some(text) => from_json(&text, "an urgency")?,
                 None => Urgency::default(),
             },
+            reason: reason_or_none(row, at + 10)?,
             stored_due_at: row.get(at + 6)?,
         })
     }
@@ -135,7 +138,8 @@ pub(crate) fn put_waiting(
                VALUES (?, ?, ?, ?, ?, ?, ?)";
     let (sender, deep) = (sums::sender_hash(sender), head.waiting >= limits::DEEP_FROM);
     run(db, sql, params![head.agent, seq, urgent, sender, deep, not_before, session.boot])?;
-    let wake = waits::due(head.standing, Some(not_before), head.hold_until);
+    let hold = waits::delays_events(head.hold_until, head.reason);
+    let wake = waits::due(head.standing, Some(not_before), hold);
     head.waiting += 1;
     if head.waiting == limits::URGENT_LOOK_MAX {
         // A released or resent event gets a place before later ones. None of those may drop out of the rows that

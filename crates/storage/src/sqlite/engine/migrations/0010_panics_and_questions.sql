@@ -3,3 +3,5 @@ ALTER TABLE life ADD COLUMN panicked INTEGER;
 
 -- Calls of an agent for which a person is waited.
 CREATE INDEX call_asked ON call(agent) WHERE ask_at IS NOT NULL;
+-- What waits for people in a space: closed spaces end it, and a message there may answer it.
+CREATE INDEX call_asked_in ON call(approval ->> '$.space') WHERE ask_at IS NOT NULL;

@@ -1,6 +1,7 @@
 //! Accepts a message with the events that it causes, or a single event. The client's key, the message's id and
 //! the ledger make this idempotent.
 
+use agent::changes::Notifications;
 use agent::delivery::{Offered, is_urgent, offered, space_of};
 use agent::event::{Event, EventState};
 use agent::id::{AgentId, EventId, MessageId, hashed_uuid};
@@ -9,6 +10,7 @@ use rusqlite::Connection;
 use uuid::Uuid;
 
 use crate::sqlite::engine::fault::{Outcome, name_agent};
+use crate::sqlite::ports::approvals;
 use crate::sqlite::ports::store::post::{Posted, deliver_events, post_message};
 use crate::sqlite::tables::events::{Head, admit, known};
 use crate::sqlite::tables::messages::{message_by, space_head};
@@ -34,7 +36,9 @@ pub(super) fn accept(
         Accept::Message(message) => {
             match post_message(db, session, space_head(db, message.space)?.as_mut(), message)? {
                 Posted::New(message, events) => {
-                    Accepted::Fresh { message: Some(message), wake: deliver_events(db, session, events)? }
+                    let wake = deliver_events(db, session, events)?;
+                    let answered = approvals::spoken(db, session, &message)?;
+                    Accepted::Fresh { message: Some(message), wake, answered }
                 }
                 Posted::Duplicate(message) => Accepted::Duplicate { message: Some(message) },
             }
@@ -87,5 +91,5 @@ pub(in crate::sqlite::ports) fn one(
         Some(at) => vec![Wakeup { agent, at: time(at)?, urgent }],
         None => Vec::new(),
     };
-    Ok(Accepted::Fresh { message: None, wake })
+    Ok(Accepted::Fresh { message: None, wake, answered: Notifications::default() })
 }

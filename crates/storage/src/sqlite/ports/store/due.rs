@@ -218,7 +218,7 @@ mod tests {
     use crate::sqlite::engine::mutex::lock;
     use crate::sqlite::ports::tests::count_steps;
     use crate::sqlite::ports::{Mode, Sqlite};
-    use crate::sqlite::tables::approvals::{LAPSED, NEXT_LAPSE};
+    use crate::sqlite::tables::approvals::{LAPSED, NEXT_LAPSE, QUESTIONS};
     use crate::sqlite::tables::calls::DETACHED;
     use crate::sqlite::tables::held::HELD;
 
@@ -237,6 +237,7 @@ mod tests {
             (RELEASE, "event_release"),
             (HELD, "event_held_in"),
             (DETACHED, "call_detached"),
+            (QUESTIONS, "call_asked_in"),
             (LAPSED, "call_lapse"),
             (NEXT_LAPSE, "call_lapse"),
         ] {

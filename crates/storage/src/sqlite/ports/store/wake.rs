@@ -5,6 +5,7 @@ use agent::config::{Placement, WorkspacePart};
 use agent::entity::Entity;
 use agent::id::{AgentId, CycleId, SpaceId};
 use agent::life::{Activation, Life, Window};
+use agent::waits;
 use jiff::Timestamp;
 use rusqlite::Connection;
 
@@ -15,11 +16,11 @@ use crate::sqlite::tables::inbox::{Which, waiting};
 use crate::sqlite::tables::life::open_at;
 use crate::sqlite::tables::recent::recent;
 use crate::sqlite::tables::rows::{
-    ENTITY, bytes, entity_at, first, standing_at, time_or_none, u32_at, u64_at, u64_or_none, uuid_or_none,
+    ENTITY, bytes, entity_at, first, standing_at, u32_at, u64_at, u64_or_none, uuid_or_none,
 };
 use crate::sqlite::tables::runs::steps;
 use crate::sqlite::tables::session::Session;
-use crate::sqlite::tables::waits::{is_due, is_from_before};
+use crate::sqlite::tables::waits::{is_due, is_from_before, waits_at};
 use crate::sqlite::tables::{approval_rules, calls};
 
 struct FoundAgent {
@@ -38,7 +39,7 @@ struct FoundAgent {
 fn find(db: &Connection, agent: AgentId) -> Outcome<Option<FoundAgent>> {
     let sql = format!(
         "SELECT l.agent, l.epoch, l.commit_n, l.head_seq, l.cycles, a.standing, s.uuid, l.boot, l.failures, \
-         l.notice, l.open, a.config_rev, h.hold_until, h.waiting, h.taken, h.cancel, l.panicked, {ENTITY} \
+         l.notice, l.open, a.config_rev, h.waiting, h.taken, h.cancel, h.due_at, h.hold_until, h.idle_reason, l.panicked, {ENTITY} \
          FROM entity e JOIN life l ON l.agent = e.id JOIN agent a ON a.id = e.id \
          JOIN inbox_head h ON h.agent = e.id LEFT JOIN space s ON s.id = l.active_space WHERE e.uuid = ?"
     );
@@ -46,7 +47,7 @@ fn find(db: &Connection, agent: AgentId) -> Outcome<Option<FoundAgent>> {
         let open = open_at(row, 10)?;
         Ok(FoundAgent {
             agent: row.get(0)?,
-            entity: entity_at(row, 17)?,
+            entity: entity_at(row, 19)?,
             life: Life {
                 agent,
                 epoch: u64_at(row, 1)?,
@@ -58,14 +59,14 @@ fn find(db: &Connection, agent: AgentId) -> Outcome<Option<FoundAgent>> {
                 failures: u32_at(row, 8)?,
                 notice: row.get(9)?,
                 open,
-                not_before: time_or_none(row, 12)?,
+                not_before: waits::kept_until(waits_at(row, 15)?),
             },
             newest_config: u64_at(row, 11)?,
-            waiting: u32_at(row, 13)?,
-            taken: u32_at(row, 14)?,
-            cancel: uuid_or_none(row, 15)?.map(CycleId),
+            waiting: u32_at(row, 12)?,
+            taken: u32_at(row, 13)?,
+            cancel: uuid_or_none(row, 14)?.map(CycleId),
             boot: row.get(7)?,
-            panicked: u64_or_none(row, 16)?,
+            panicked: u64_or_none(row, 18)?,
         })
     })
 }
