@@ -15,9 +15,9 @@ use axum::extract::State;
 use runtime::approvals::AnswerError;
 
 use super::agents::find_agent;
+use super::denied::wanted;
 use super::entities::find_entity;
 use super::spaces::find_space;
-use super::wanted;
 use crate::app_state::{AppState, SharedState};
 use crate::auth::{Caller, membership};
 use crate::extract::{Exact, Named, PathParam, Query, Sent, run_to_completion};

@@ -16,9 +16,9 @@ use axum::Json;
 use axum::extract::State;
 use uuid::Uuid;
 
+use super::denied::{denied, wanted};
 use super::entities::find_entity;
 use super::events::publish_progress;
-use super::{denied, wanted};
 use crate::app_state::{AppState, SharedState};
 use crate::auth::{Caller, InSpace, membership};
 use crate::extract::{Exact, PathParam, Sent, run_to_completion};
