@@ -4,7 +4,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::approval::Approval;
+use crate::approval::{Approval, RequestedBy};
 use crate::call::{CallRow, head_and_tail};
 use crate::id::{AgentId, CallId, EventId};
 use crate::limits;
@@ -79,6 +79,7 @@ pub fn of_asked_call(call: &CallRow, asked: &Approval, agent: &NamedAgent, space
         "space_handle": space,
         "kind": asked.kind.as_str(),
         "tool": call.tool,
+        "requested_by": asked.requested_by.iter().map(RequestedBy::told).collect::<Vec<_>>(),
         "why": why,
         "hash": asked.hash,
         "expires_at": asked.expires_at,
@@ -137,7 +138,7 @@ mod tests {
     use super::*;
     use crate::approval::{AskKind, Patience};
     use crate::call::{CallState, Effect, Runner};
-    use crate::event::Trust;
+    use crate::event::{Principal, Trust};
     use crate::id::CycleId;
 
     #[test]
@@ -147,6 +148,11 @@ mod tests {
             question,
             options: vec![secret.to_owned()],
             schema: Some(json!({"title": secret})),
+            said: Some(secret.to_owned()),
+            requested_by: vec![
+                RequestedBy::new(Principal::Own, &format!("plan {secret}")),
+                RequestedBy::new(Principal::Webhook("ci".into()), "ci"),
+            ],
             ..Approval::wanted(
                 AskKind::Text,
                 if question { secret } else { "the config wants it" }.into(),
@@ -179,6 +185,7 @@ mod tests {
             assert!(!told.contains("4711"), "{told}");
             let told: Value = serde_json::from_str(&told).unwrap();
             let why = if question { "the agent asks a person" } else { "the config wants it" };
+            assert_eq!(told["data"]["requested_by"], json!(["itself", "ci"]));
             assert_eq!((&told["data"]["tool"], &told["data"]["why"]), (&json!("pay"), &json!(why)));
         }
     }

@@ -11,21 +11,13 @@ use crate::event::{Principal, Trust};
 use crate::id::{CallId, CycleId, EntityId, MessageId, RootId, SpaceId};
 use crate::limits;
 
-/// The kind of a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr)]
-#[serde(rename_all = "snake_case")]
-#[strum(serialize_all = "snake_case")]
-pub enum MessageKind {
-    /// A text.
-    Text,
-    /// A call of a visible tool. It is updated under the same id and causes no events.
-    Tool,
-}
-
-impl MessageKind {
-    /// The name used in tables and JSON.
-    pub fn as_str(self) -> &'static str {
-        self.into()
+names! {
+    /// The kind of a message.
+    pub enum MessageKind {
+        /// A text.
+        Text,
+        /// A call of a visible tool. It is updated under the same id and causes no events.
+        Tool,
     }
 }
 
@@ -206,6 +198,7 @@ pub fn tool_data(row: &CallRow) -> Value {
             "question": asked.question,
             "state": asked.state,
             "why": asked.why,
+            "requested_by": asked.requested_by.iter().map(|by| &by.name).collect::<Vec<_>>(),
             "version": row.tool_version,
             "hash": asked.hash,
             "expires_at": asked.expires_at,

@@ -35,6 +35,12 @@ pub struct ApprovalJson {
     pub question: bool,
     /// Why somebody is asked, or the question.
     pub why: String,
+    /// Who caused the call: handles of members, names of hooks, or what event it was.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub requested_by: Vec<String>,
+    /// What the model wrote beside the call; only with an operator's key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub said: Option<String>,
     /// The options of a choice.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub options: Vec<String>,
@@ -108,6 +114,8 @@ impl ApprovalJson {
             kind: asked.kind,
             question: asked.question,
             why: asked.why,
+            requested_by: asked.requested_by.into_iter().map(|by| by.name).collect(),
+            said: asked.said,
             options: asked.options,
             schema: asked.schema,
             hash: asked.hash,

@@ -27,6 +27,7 @@ mod agents;
 mod approvals;
 mod calls;
 mod context;
+mod goals;
 mod hooks;
 pub mod names;
 mod people;
@@ -45,6 +46,7 @@ pub use agents::{
 pub use approvals::{ApprovalJson, ApprovalLinkQuery, ApprovalRuleJson, CallAnswerJson, LinkAnswerForm};
 pub use calls::Call;
 pub use context::{ContextJson, ContextLayer, SentContextJson, SentItem, TrendJson};
+pub use goals::{GoalChangeJson, GoalJson, NewGoalJson};
 pub use hooks::{HookAnswer, HookDeliveryJson, HookJson, NewHookJson};
 pub use names::EVENT_STATES;
 pub use people::{EntityJson, KeyJson, KeyRotation, NewEntity, NewKey, Whoami};

@@ -10,9 +10,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::hook_pool::{HookPool, Refusals};
 use crate::key_cache::KeyCache;
-use crate::once::Running;
 use crate::quota::Quotas;
 use crate::reads::Reads;
+use crate::running::Running;
 use crate::stream::ends::StreamEnds;
 use crate::stream::relay::Relays;
 

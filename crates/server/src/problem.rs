@@ -102,6 +102,8 @@ codes! {
     MemoriesFull = "memories_full", 409;
     /// The pinned memories of the agent would be too many or too long.
     PinnedMemoriesFull = "pinned_memories_full", 409;
+    /// The goals of the agent would be too many or too deep.
+    BadGoals = "bad_goals", 409;
     /// The agent has as many plans as it can have.
     PlansFull = "plans_full", 409;
     /// The plan is one of the agent's config.
@@ -443,6 +445,7 @@ impl From<Denial> for Problem {
             Denial::SpaceFull(_) => Code::SpaceFull,
             Denial::MemoriesFull(_) => Code::MemoriesFull,
             Denial::PinnedFull { .. } => Code::PinnedMemoriesFull,
+            Denial::BadGoals { .. } => Code::BadGoals,
             Denial::PlansFull(_) => Code::PlansFull,
             Denial::PlanOfConfig(_) => Code::PlanOfConfig,
             Denial::Retired(_) => Code::AgentRetired,

@@ -11,6 +11,7 @@ mod calls;
 mod dead_letters;
 mod document;
 mod entities;
+mod goals;
 mod hooks;
 mod idempotency;
 mod keys;

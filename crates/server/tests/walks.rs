@@ -39,6 +39,7 @@ struct Populated {
     event: String,
     dead: String,
     plan: String,
+    goal: String,
     key: String,
 }
 
@@ -78,6 +79,10 @@ async fn populated() -> Populated {
             .await;
     }
     let plan = made(&world, "/v1/agents/muhammad/plans", plan).await;
+    for text in ["one", "two"] {
+        made(&world, "/v1/agents/muhammad/goals", json!({"description": text})).await;
+    }
+    let goal = made(&world, "/v1/agents/muhammad/goals", json!({"description": "three"})).await;
     let key = made(&world, "/v1/keys", json!({"scope": "service:bell"})).await;
     made(&world, "/v1/keys", json!({"scope": "operator:read"})).await;
     let book = &world.ports.target_book;
@@ -88,7 +93,8 @@ async fn populated() -> Populated {
     assert!(book.delivery_failed(target, dead.clone(), "no".to_owned(), after).await.unwrap());
     let call = asked(&world, |asked| asked).await.to_string();
     let (event, plan, key) = (text(&event, "id"), text(&plan, "id"), text(&key, "id"));
-    Populated { world, call, event, dead, plan, key }
+    let goal = text(&goal, "id");
+    Populated { world, call, event, dead, plan, goal, key }
 }
 
 fn request(method: Method, path: &str, bearer: &str, key: Option<&str>, body: &Value) -> Request<Body> {
@@ -105,7 +111,7 @@ fn request(method: Method, path: &str, bearer: &str, key: Option<&str>, body: &V
 
 /// How a route that changes something is used so that it does: its path, and its body.
 async fn used(all: &Populated, route: &str) -> Option<(String, Value)> {
-    let Populated { world, call, event, plan, key, .. } = all;
+    let Populated { world, call, event, plan, goal, key, .. } = all;
     let agent = "/v1/agents/muhammad";
     let hook = json!({"kind": "shared_secret", "secrets": ["token"], "agents": ["muhammad"]});
     let target =
@@ -124,6 +130,13 @@ async fn used(all: &Populated, route: &str) -> Option<(String, Value)> {
             (format!("{agent}/memories/key-0"), json!({"value": "other"}))
         }
         "DELETE /v1/agents/{agent}/memories/{key}" => (format!("{agent}/memories/key-0"), NO_BODY),
+        "POST /v1/agents/{agent}/goals" => {
+            (format!("{agent}/goals"), json!({"description": "new", "parent_id": goal}))
+        }
+        "PATCH /v1/agents/{agent}/goals/{goal}" => {
+            (format!("{agent}/goals/{goal}"), json!({"status": "completed"}))
+        }
+        "DELETE /v1/agents/{agent}/goals/{goal}" => (format!("{agent}/goals/{goal}"), NO_BODY),
         "POST /v1/agents/{agent}/plans" => {
             (format!("{agent}/plans"), json!({"name": "new", "instruction": "Go.", "after": "5m"}))
         }

@@ -59,6 +59,7 @@ const EXAMPLES: &[(&[&str], &str)] = &[
     (&["agents", "create"], "viv agents create bob -f bob.txt --space home"),
     (&["agents", "clone"], "viv agents clone bob bob-2 --memories"),
     (&["agents", "set"], "viv agents set bob model=openai/gpt-5 limits.max_steps=5"),
+    (&["agents", "set-goal"], "viv agents set-goal bob \"keep the build green\" --priority 8"),
     (&["agents", "retire"], "viv agents retire bob --yes"),
     (&["memories"], "viv memories ada"),
     (&["memories", "set"], "viv memories set ada city Rome"),

@@ -5,12 +5,12 @@ use std::io::Read;
 use std::path::Path;
 
 use agent::config::AgentConfig;
-use agent::life::Standing;
+use agent::life::{GoalStatus, Standing};
 use agent::limits;
-use api::{Agent, MemoryJson, MemoryValue, NewAgentJson, NewMember};
+use api::{Agent, MemoryJson, MemoryValue, NewAgentJson, NewGoalJson, NewMember};
 use serde_json::{Value, json};
 
-use super::{memories, ps, recall, show, tools, transfer};
+use super::{goals, memories, ps, recall, show, tools, transfer};
 use crate::args::{AgentsArgs, AgentsVerb, CreateArgs, Global};
 use crate::errors::{Exit, Failure, Result};
 use crate::input;
@@ -38,6 +38,15 @@ pub(crate) async fn run(global: &Global, screen: Screen, args: AgentsArgs) -> Re
         AgentsVerb::List(list) => return ps::run(client, screen, list).await,
         AgentsVerb::Export { .. } | AgentsVerb::Import { .. } => unreachable!("returned above"),
         AgentsVerb::Show { agent } => show::agent::agent(&client, &screen, agent.as_deref()).await?,
+        AgentsVerb::Goals { agent } => goals::list(&client, &screen, agent.as_deref()).await?,
+        AgentsVerb::SetGoal { agent, description, priority, under } => {
+            let goal = NewGoalJson { description, priority, parent_id: under };
+            goals::set(&client, &screen, &agent, &goal).await?
+        }
+        AgentsVerb::EndGoal { agent, goal, abandoned, delete } => {
+            let status = if abandoned { GoalStatus::Abandoned } else { GoalStatus::Completed };
+            goals::end(&client, &screen, &agent, goal, (!delete).then_some(status)).await?
+        }
         AgentsVerb::Context(args) => show::context::run(&client, &screen, args).await?,
         AgentsVerb::Recall(args) => return recall::run(client, screen, args).await,
         AgentsVerb::ClearGuard { agent, yes } => tools::clear_guard(&client, &screen, &agent, yes).await?,

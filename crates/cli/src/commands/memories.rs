@@ -33,7 +33,7 @@ pub(crate) async fn run(client: Client, screen: Screen, args: MemoriesArgs) -> R
                 screen.wrapped(&screen.clean_line(&line_of(memory)), 2);
             }
         }
-        MemoriesVerb::Set { agent, key, value, pin: pinned, importance } => {
+        MemoriesVerb::Set { agent, key, value, pinned, importance } => {
             let agent = client.agent(&agent).await?;
             let value = match value.as_deref() {
                 Some("-") => Some(input::text(limits::MEMORY_VALUE_MAX_BYTES)?),

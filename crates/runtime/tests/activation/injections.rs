@@ -319,7 +319,7 @@ impl Case {
                     key: "plan".into(),
                     value: text.to_owned(),
                     importance: None,
-                    pin: None,
+                    pinned: None,
                     trust: Some(Trust::Outside),
                 };
                 world.registry().change_memory(self.ada, copy, world.clock().now()).await.unwrap();

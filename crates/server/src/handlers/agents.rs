@@ -17,7 +17,7 @@ use axum::extract::State;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::{denied, refused};
+use super::denied::{denied, refused};
 use crate::app_state::{AppState, SharedState};
 use crate::auth::Caller;
 use crate::extract::{Named, Optional, PathParam, Sent, bounded_text, run_to_completion};

@@ -13,7 +13,7 @@ use axum::extract::State;
 use serde_json::Value;
 
 use super::agents::find_agent;
-use super::{denied, refused};
+use super::denied::{denied, refused};
 use crate::app_state::{AppState, SharedState};
 use crate::auth::Caller;
 use crate::extract::{Exact, Named, PathParam, Sent, run_to_completion};

@@ -16,9 +16,9 @@ use axum::Json;
 use axum::extract::State;
 use uuid::Uuid;
 
+use super::denied::{denied, wanted};
 use super::entities::find_entity;
 use super::events::publish_progress;
-use super::{denied, wanted};
 use crate::app_state::{AppState, SharedState};
 use crate::auth::{Caller, InSpace, membership};
 use crate::extract::{Exact, PathParam, Sent, run_to_completion};
@@ -64,7 +64,7 @@ async fn post(
     request: Option<RequestKey>,
 ) -> Result<WriteResponse<MessageJson>, Problem> {
     match app.ports.store.accept(Accept::Message(new), request).await? {
-        Accepted::Fresh { message: Some(message), wake } => {
+        Accepted::Fresh { message: Some(message), wake, answered } => {
             failpoint::hit!("accept.committed");
             // Agents are signaled before streams are updated: their latency matters more.
             app.node.signal(&wake);
@@ -72,6 +72,7 @@ async fn post(
                 .with_handle(sender.name);
             let update = Arc::new(Update::Message { message: posted.clone() });
             app.ports.live.bus().publish(&[Topic::Space(space.id)], update);
+            app.node.notify(answered);
             for wakeup in &wake {
                 let event = EventId(message.id.to_string());
                 publish_progress(app, wakeup.agent, event, EventProgress::Waiting);

@@ -8,8 +8,8 @@ use axum::extract::State;
 use uuid::Uuid;
 
 use super::agents::find_agent;
+use super::denied::refused;
 use super::events::{accept_once, new_event_id};
-use super::refused;
 use crate::app_state::SharedState;
 use crate::extract::{Exact, Named, PathParam, Sent, run_to_completion};
 use crate::listing::{List, Listed};

@@ -11,8 +11,8 @@ use axum::Json;
 use axum::extract::State;
 use uuid::Uuid;
 
+use super::denied::refused;
 use super::entities::find_entity;
-use super::refused;
 use crate::app_state::{AppState, SharedState};
 use crate::auth::{Caller, InSpace, membership};
 use crate::extract::{Named, PathParam, Sent, bounded_text, run_to_completion};

@@ -7,7 +7,7 @@ use agent::entry::EntryKind;
 use agent::event::Trust;
 use agent::id::{AgentId, CycleId};
 use agent::limits;
-use agent::port::{Excerpt, RecallError, RecallKind, RecallQuery};
+use agent::port::{CycleRef, Excerpt, RecallError, RecallKind, RecallQuery};
 use agent::space::NewMessage;
 
 use super::Backend;
@@ -130,13 +130,17 @@ pub async fn an_agent_finds_nothing_of_another_agent(b: Backend) {
     found(&w, w.bob, query("pepper"), 2).await;
     found(&w, w.ada, query("pepper"), 0).await;
     found(&w, w.bob, query("saffron"), 0).await;
-    assert_eq!(w.b.lookup.cycle(w.ada, bob.open.id).await.unwrap(), []);
-    let own = w.b.lookup.cycle(w.ada, ada.open.id).await.unwrap();
+    assert_eq!(w.b.lookup.cycle(w.ada, CycleRef::Id(bob.open.id)).await.unwrap(), []);
+    let own = w.b.lookup.cycle(w.ada, CycleRef::Id(ada.open.id)).await.unwrap();
     assert_eq!(own.iter().map(|entry| entry.seq).collect::<Vec<_>>(), [1, 2]);
     let nobody = AgentId(super::world::fresh());
     assert!(w.b.lookup.recall(nobody, query("pepper")).await.unwrap().excerpts.is_empty());
-    assert_eq!(w.b.lookup.cycle(nobody, ada.open.id).await.unwrap(), []);
-    assert_eq!(w.b.lookup.cycle(w.ada, CycleId(super::world::fresh())).await.unwrap(), []);
+    assert_eq!(w.b.lookup.cycle(nobody, CycleRef::Id(ada.open.id)).await.unwrap(), []);
+    for unknown in [CycleRef::Id(CycleId(super::world::fresh())), CycleRef::Number(0), CycleRef::Number(2)] {
+        assert_eq!(w.b.lookup.cycle(w.ada, unknown).await.unwrap(), [], "{unknown:?}");
+    }
+    assert_eq!(w.b.lookup.cycle(w.ada, CycleRef::Number(1)).await.unwrap(), own, "by its run's number");
+    assert_eq!(w.b.lookup.cycle(nobody, CycleRef::Number(1)).await.unwrap(), []);
 }
 
 /// What was posted there without it is not found.

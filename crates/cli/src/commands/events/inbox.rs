@@ -83,7 +83,6 @@ pub(crate) fn content(event: &LoggedEvent) -> String {
         }
         EventData::Service { name, payload } => format!("{name}: {payload}"),
         EventData::Plan { name, instruction, .. } => format!("{name}: {instruction}"),
-        EventData::Timer { reason } => reason.clone(),
         EventData::Message { .. } | EventData::Heartbeat => event.preview.clone(),
     }
 }

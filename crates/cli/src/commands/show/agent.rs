@@ -1,13 +1,12 @@
 //! `viv agents show`: an agent's state, spaces, memories, goals, plans and open calls.
 
-use agent::goals::Branch;
-use agent::life::{Goal, Standing};
+use agent::life::Standing;
 use api::{Agent, FactsJson, PlanJson};
 use jiff::Timestamp;
 use serde_json::json;
 
 use super::{calls, section};
-use crate::commands::events;
+use crate::commands::{events, goals};
 use crate::errors::Result;
 use crate::output::{Screen, ago};
 use client::{Client, agent_path, target};
@@ -48,7 +47,7 @@ pub(crate) async fn agent(client: &Client, screen: &Screen, wanted: Option<&str>
     spaces.extend((facts.more_spaces > 0).then(|| format!("and {} more", facts.more_spaces)));
     section(screen, "spaces", spaces);
     section(screen, "memories", facts.memories.iter().map(|m| format!("{}: {}", m.key, m.value)).collect());
-    section(screen, "goals", goal_lines(&facts.goals));
+    section(screen, "goals", goals::lines(&facts.goals));
     section(screen, "plans", facts.plans.iter().map(plan_line).collect());
     section(screen, "open calls", calls::lines(client, screen, agent.id).await?);
     Ok(())
@@ -74,17 +73,6 @@ fn tokens_of(agent: &Agent) -> String {
         (None, None) => "- (no model has reported any)".to_owned(),
         (input, output) => format!("{} in, {} out", shown(input), shown(output)),
     }
-}
-
-/// The goals as a tree, with ids, including finished ones.
-fn goal_lines(goals: &[Goal]) -> Vec<String> {
-    let line = |Branch { goal, depth }| {
-        let indent = "  ".repeat(depth);
-        let text = &goal.description;
-        let status = goal.status.as_str();
-        format!("{indent}{text} ({status}, priority {}, {})", goal.priority, goal.id)
-    };
-    agent::goals::tree(goals).into_iter().map(line).collect()
 }
 
 fn plan_line(plan: &PlanJson) -> String {

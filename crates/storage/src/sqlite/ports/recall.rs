@@ -5,9 +5,12 @@ mod places;
 use std::collections::HashSet;
 
 use agent::entry::Entry;
+use agent::event::Trust;
 use agent::id::{AgentId, CycleId, SpaceId};
 use agent::limits;
-use agent::port::{BoxFuture, Excerpt, Recall, RecallError, RecallKind, RecallQuery, Recalled, StoreError};
+use agent::port::{
+    BoxFuture, CycleRef, Excerpt, Recall, RecallError, RecallKind, RecallQuery, Recalled, StoreError,
+};
 use rusqlite::{Connection, params};
 
 use crate::sqlite::engine::fault::{Fault, Outcome, damaged};
@@ -23,7 +26,7 @@ use crate::sqlite::tables::entries::{ENTRY, entry_at};
 use crate::sqlite::tables::facts::memory;
 use crate::sqlite::tables::messages::named_messages;
 use crate::sqlite::tables::rows::{
-    TRUSTS, agent_row, all, bytes, code_of, first, ms, time, uuid_at, uuid_or_none,
+    agent_row, all, bytes, code_of, first, int, ms, time, uuid_at, uuid_or_none,
 };
 use places::{places, searchable};
 
@@ -36,7 +39,7 @@ impl Recall for Sqlite {
         })
     }
 
-    fn cycle(&self, agent: AgentId, cycle: CycleId) -> BoxFuture<'_, Result<Vec<Entry>, StoreError>> {
+    fn cycle(&self, agent: AgentId, cycle: CycleRef) -> BoxFuture<'_, Result<Vec<Entry>, StoreError>> {
         Box::pin(async move { Ok(self.entries_of(agent, cycle).await?) })
     }
 }
@@ -90,9 +93,19 @@ impl Sqlite {
         Ok(Ok(Recalled { excerpts: read.await?, building: !built, newest_spaces_only }))
     }
 
-    async fn entries_of(&self, agent: AgentId, cycle: CycleId) -> Outcome<Vec<Entry>> {
-        let row = self.read_inline(Caller::Agents, move |db, _| agent_row(db, agent.0)).await?;
-        let Some(row) = row else { return Ok(Vec::new()) };
+    async fn entries_of(&self, agent: AgentId, cycle: CycleRef) -> Outcome<Vec<Entry>> {
+        let named = self.read_inline(Caller::Agents, move |db, _| {
+            let Some(row) = agent_row(db, agent.0)? else { return Ok(None) };
+            let sql = "SELECT cycle FROM run WHERE agent = ? AND ordinal = ?";
+            let cycle = match cycle {
+                CycleRef::Id(cycle) => Some(cycle),
+                CycleRef::Number(n) => {
+                    first(db, sql, params![row, int(n)], |row| Ok(CycleId(uuid_at(row, 0)?)))?
+                }
+            };
+            Ok(cycle.map(|cycle| (row, cycle)))
+        });
+        let Some((row, cycle)) = named.await? else { return Ok(Vec::new()) };
         let known = self.index(move |index| {
             let sql = "SELECT first, last FROM cycle WHERE agent = ? AND cycle = ? AND first IS NOT NULL";
             let range = first(index, sql, params![row, bytes(cycle.0)], |row| {
@@ -250,7 +263,7 @@ fn excerpt(db: &Connection, found: Found, text: String) -> Outcome<Excerpt> {
         key,
         space,
         space_handle,
-        trust: trust.and_then(|code| TRUSTS.get(usize::try_from(code).ok()?).copied()),
+        trust: trust.and_then(|code| Trust::ALL.get(usize::try_from(code).ok()?).copied()),
         text,
     })
 }
@@ -286,11 +299,11 @@ fn text_of(
         let sql = format!("{ENTRY} WHERE agent = ? AND seq = ?");
         let entry = first(db, &sql, [agent, seq], |row| Ok(entry_at(row).ok()))?.flatten();
         // A page that a cycle has read is worth less than the events of that cycle.
-        found.trust = entry.as_ref().map(|entry| code_of(&TRUSTS, &entry.trust));
+        found.trust = entry.as_ref().map(|entry| code_of(&Trust::ALL, &entry.trust));
         return Ok(entry.and_then(|entry| text::of_entry(&entry)).map(|(_, text)| text));
     }
     let Some(key) = &found.key else { return Ok(None) };
     let memory = memory(db, agent, key)?;
-    found.trust = memory.as_ref().map(|memory| code_of(&TRUSTS, &memory.trust));
+    found.trust = memory.as_ref().map(|memory| code_of(&Trust::ALL, &memory.trust));
     Ok(memory.map(|memory| text::of_memory(&memory.key, &memory.value)))
 }
