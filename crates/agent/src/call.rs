@@ -102,9 +102,10 @@ impl Outcome {
         Self::later(call, "it goes on while you do other things")
     }
 
-    /// Nobody has answered the call, and its cycle goes on.
-    pub fn unanswered(call: &CallId) -> Self {
-        Self::later(call, "it waits for a person")
+    /// Nobody has answered the call, and its cycle goes on: because it has waited long enough, or because others need the agent.
+    /// `whom`: who may answer.
+    pub fn unanswered(call: &CallId, whom: &str) -> Self {
+        Self::later(call, &format!("it waits for a person to answer ({whom})"))
     }
 
     /// The call exceeded its time-out and runs on.

@@ -8,7 +8,7 @@ use crate::entry::{Entry, View};
 use crate::event::{Cause, EventProgress, EventState, Trust, Waiting};
 use crate::id::{AgentId, CallId, CycleId, EventId, GoalId, PlanId, SpaceId};
 use crate::layer::Layer;
-use crate::life::{Goal, IdleReason, OpenCycle};
+use crate::life::{Goal, GoalStatus, IdleReason, OpenCycle};
 use crate::memory::Importance;
 use crate::plan::Plan;
 use crate::run::{Run, Usage};
@@ -98,7 +98,7 @@ pub enum MemoryChange {
         /// How important it is; `None`: as before, for a new one the default.
         importance: Option<Importance>,
         /// Whether it is pinned; `None`: as before, a new one is not.
-        pin: Option<bool>,
+        pinned: Option<bool>,
         /// How far it can be trusted, if less than whoever writes it: a copy is worth what was copied.
         trust: Option<Trust>,
     },
@@ -109,7 +109,7 @@ pub enum MemoryChange {
         /// How important it is; `None`: as before.
         importance: Option<Importance>,
         /// Whether it is pinned; `None`: as before.
-        pin: Option<bool>,
+        pinned: Option<bool>,
     },
     /// The agent has found it by searching.
     Used {
@@ -126,7 +126,7 @@ pub enum MemoryChange {
 impl MemoryChange {
     /// Writes a note whose importance and pin stay as they are.
     pub fn set(key: impl Into<String>, value: impl Into<String>) -> Self {
-        Self::Set { key: key.into(), value: value.into(), importance: None, pin: None, trust: None }
+        Self::Set { key: key.into(), value: value.into(), importance: None, pinned: None, trust: None }
     }
 
     /// The key of the memory.
@@ -144,6 +144,36 @@ pub enum GoalChange {
     Set(Goal),
     /// Remove.
     Delete(GoalId),
+}
+
+/// What an operator does with one of an agent's goals.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum GoalEdit {
+    /// Set a new one.
+    Set(Goal),
+    /// Change one; what is `None` stays.
+    Change {
+        /// Which.
+        id: GoalId,
+        /// What the agent is to reach.
+        description: Option<String>,
+        /// Higher comes first.
+        priority: Option<i32>,
+        /// Whether it is pursued, reached or given up.
+        status: Option<GoalStatus>,
+    },
+    /// Delete one, with its sub-goals.
+    Delete(GoalId),
+}
+
+impl GoalEdit {
+    /// Which goal.
+    pub fn id(&self) -> GoalId {
+        match self {
+            Self::Set(goal) => goal.id,
+            Self::Change { id, .. } | Self::Delete(id) => *id,
+        }
+    }
 }
 
 /// A change of one plan.
@@ -237,6 +267,8 @@ pub struct Changes {
     pub open: Option<OpenCycle>,
     /// With [`CommitKind::Open`]: failure counts of waiting events, where they differ from what is stored.
     pub tried: Vec<Tried>,
+    /// With [`CommitKind::Open`]: the panic that it has counted, as it was read ([`crate::life::Activation::panicked`]).
+    pub panicked: Option<u64>,
     /// Appended to the log, with their seqs.
     pub entries: Vec<Entry>,
     /// Taken events that are settled or returned to the inbox.
@@ -297,6 +329,7 @@ impl Changes {
             at,
             open: None,
             tried: Vec::new(),
+            panicked: None,
             entries: Vec::new(),
             settle: Vec::new(),
             blame: false,

@@ -253,7 +253,7 @@ pub struct Limits {
     pub events_per_cycle: u32,
     /// Maximum number of waiting events, 10 to 1 000 000.
     pub inbox_max: u32,
-    /// Milliseconds that a cycle waits for a person's answer before it goes on without it; up to a week.
+    /// Milliseconds that a cycle waits for a person's answer before it goes on without it, if nothing else wants it; up to a week.
     pub pause: u64,
 }
 

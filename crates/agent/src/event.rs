@@ -19,7 +19,7 @@ names! {
         Service,
         /// One of the agent's plans is due.
         Plan,
-        /// A short reminder that the agent set for itself.
+        /// A plan of the agent's own that fires once: it set itself a timer.
         Timer,
         /// A late or interactive outcome of a tool call.
         ToolResult,
@@ -142,11 +142,6 @@ pub enum EventData {
         /// The scheduled times that this event covers.
         slots: Vec<Timestamp>,
     },
-    /// A reminder that the agent set for itself.
-    Timer {
-        /// What for.
-        reason: String,
-    },
     /// A late outcome of a tool call.
     ToolResult {
         /// The call it answers.
@@ -263,6 +258,15 @@ impl EventState {
     /// The name used in tables and JSON.
     pub fn as_str(&self) -> &'static str {
         self.into()
+    }
+
+    /// Why it is in this state, if somebody or something gave a reason.
+    pub fn reason(&self) -> Option<&str> {
+        match self {
+            Self::Skipped { reason, .. } | Self::Canceled { reason } => reason.as_deref(),
+            Self::Dead { reason } => Some(reason),
+            Self::Waiting | Self::Held | Self::Processed { .. } | Self::Dropped => None,
+        }
     }
 }
 

@@ -327,8 +327,7 @@ pub struct Life {
     pub notice: Option<String>,
     /// The open cycle.
     pub open: Option<OpenCycle>,
-    /// The agent may not run before this time (`inbox_head.hold_until`), even if events wait. Only a cancel overrides
-    /// this.
+    /// The agent may not run before this time, even if events wait ([`crate::waits::kept_until`]). Only a cancel overrides this.
     pub not_before: Option<Timestamp>,
 }
 
@@ -484,6 +483,9 @@ pub struct Activation {
     pub recent: Vec<NamedMessage>,
     /// Whether the process died since the open cycle was opened.
     pub died: bool,
+    /// If an activation has ended by a mistake of the program (it panicked, or a command of the store was wrong in itself) and no
+    /// opening has counted that yet: the newest event that had come until then.
+    pub panicked: Option<u64>,
     /// What the workspace is rendered from.
     pub facts: Facts,
     /// The layers that belong to the view: those of the open cycle; where workspaces stay, also those of earlier cycles.

@@ -86,9 +86,9 @@ pub fn after<'a>(
     let mut all: BTreeMap<_, _> = memories.iter().map(now).collect();
     for change in changes {
         match change {
-            MemoryChange::Set { key, value, pin, .. } => {
+            MemoryChange::Set { key, value, pinned, .. } => {
                 let was_pinned = all.get(key.as_str()).is_some_and(Option::is_some);
-                all.insert(key, pin.unwrap_or(was_pinned).then(|| shown_bytes(key, value)));
+                all.insert(key, pinned.unwrap_or(was_pinned).then(|| shown_bytes(key, value)));
             }
             MemoryChange::Delete { key } => drop(all.remove(key.as_str())),
             // Only operators mark memories: `registry::change_memory` knows the note.
@@ -138,8 +138,8 @@ mod tests {
         Memory { key: key.into(), value: "v".into(), importance, pinned, updated_at, used_at, trust }
     }
 
-    fn pin(key: &str, value: &str, pin: Option<bool>) -> MemoryChange {
-        MemoryChange::Set { key: key.into(), value: value.into(), importance: None, pin, trust: None }
+    fn pin(key: &str, value: &str, pinned: Option<bool>) -> MemoryChange {
+        MemoryChange::Set { key: key.into(), value: value.into(), importance: None, pinned, trust: None }
     }
 
     #[test]

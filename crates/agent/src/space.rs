@@ -70,7 +70,7 @@ pub struct PostedMessage {
     #[serde(flatten)]
     pub message: Message,
     /// The sender's display name.
-    pub sender_name: String,
+    pub sender_display_name: String,
     /// The sender's handle; empty if it is not known.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub sender_handle: String,
@@ -83,9 +83,9 @@ pub struct PostedMessage {
 
 impl PostedMessage {
     /// The message with its sender's display name and kind.
-    pub fn new(message: Message, sender_name: impl Into<String>, sender_kind: EntityKind) -> Self {
-        let (from_text, sender_name) = (message.is_from_text(), sender_name.into());
-        Self { message, sender_name, sender_handle: String::new(), sender_kind, from_text }
+    pub fn new(message: Message, sender_display_name: impl Into<String>, sender_kind: EntityKind) -> Self {
+        let (from_text, sender_display_name) = (message.is_from_text(), sender_display_name.into());
+        Self { message, sender_display_name, sender_handle: String::new(), sender_kind, from_text }
     }
 
     /// The same with its sender's handle.
@@ -198,6 +198,7 @@ pub fn tool_data(row: &CallRow) -> Value {
             "question": asked.question,
             "state": asked.state,
             "why": asked.why,
+            "requested_by": asked.requested_by.iter().map(|by| &by.name).collect::<Vec<_>>(),
             "version": row.tool_version,
             "hash": asked.hash,
             "expires_at": asked.expires_at,

@@ -52,6 +52,10 @@ names! {
         WindowOverfull,
         /// The model's server cuts what it is sent: its window is smaller than the one that was known.
         WindowCut,
+        /// The history fills more of its room than a view may, although it was cut.
+        HistoryLarge,
+        /// The agent's memories, goals and plans have more than the room of the workspace.
+        WorkspaceFull,
     }
 }
 

@@ -56,6 +56,8 @@ names! {
     Trust = of!(agent::event::Trust);
     /// How important a memory is.
     Importance = of!(agent::memory::Importance);
+    /// Whether a goal is pursued, was reached, or was given up.
+    GoalStatus = of!(agent::life::GoalStatus);
     /// What becomes of times at which a plan could not fire.
     Missed = of!(agent::plan::Missed);
     /// What verifies the deliveries of a hook.

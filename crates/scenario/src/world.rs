@@ -210,9 +210,10 @@ impl World {
 
     async fn accept(&self, what: Accept) -> Result<bool, Stopped> {
         match self.ports.store.accept(what, None).await.map_err(stopped)? {
-            Accepted::Fresh { wake, .. } => {
+            Accepted::Fresh { wake, answered, .. } => {
                 if let Some(keeper) = &self.keeper {
                     keeper.node().signal(&wake);
+                    keeper.node().notify(answered);
                 }
                 Ok(true)
             }
@@ -284,7 +285,7 @@ impl World {
     /// Whether the agent waits for a person.
     pub fn is_paused(&self, card: &AgentCard) -> bool {
         let holds = card.not_before.is_some_and(|until| until > self.ports.clock.now());
-        card.idle_reason == Some(IdleReason::Person) && card.open.is_some() && holds
+        card.idle_reason == Some(IdleReason::Person) && card.open.is_some() && card.waiting == 0 && holds
     }
 
     /// Lets time pass until no event waits and no cycle is open, but for agents that wait for a person (an hour at most).

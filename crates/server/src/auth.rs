@@ -291,7 +291,7 @@ pub(crate) async fn valid_credential(app: &AppState, hash: &str) -> Result<Crede
     match credential.expires_at.filter(|_| credential.is_expired(clock.now())) {
         None => Ok(credential),
         Some(at) => Err(Problem::new(Code::KeyExpired, format!("the key expired at {at}"))
-            .hint("ask an administrator for a new one: `viv keys add`")),
+            .hint("ask an administrator for a new one: `POST /v1/keys`")),
     }
 }
 

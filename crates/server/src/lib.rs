@@ -34,7 +34,7 @@ mod running;
 mod serve;
 mod stream;
 
-pub use app_state::{KeySource, Options};
+pub use app_state::{FileMistake, FileMistakes, KeySource, Options};
 pub use public_url::PublicUrl;
 pub use serve::serve;
 

@@ -482,7 +482,7 @@ async fn a_removed_member_gets_no_message_that_is_read_from_the_store_later() {
         let served = served().await;
         let world = &served.world;
         let key = world.your_key().await;
-        world.post("/v1/entities", json!({"name": "ahmad"})).await;
+        world.post("/v1/entities", json!({"handle": "ahmad"})).await;
         world.post("/v1/spaces/home/members", json!({"entity": "ahmad"})).await;
         let mut socket = connect(&served, &stream_of_home_as(&key)).await;
         line_with(&mut socket, "event: snapshot").await;

@@ -295,6 +295,10 @@ impl World {
             .map(|error| format!("{}: {error}", error.instance_path()))
             .collect();
         assert!(errors.is_empty(), "{method} {path} is not as documented: {errors:#?}\n{}", answer.json);
+        let misnamed = crate::names::misnamed(&answer.json);
+        assert!(misnamed.is_empty(), "{method} {path}: {misnamed:#?}\n{}", answer.json);
+        let command = answer.status >= 400 && answer.json.to_string().contains("`viv ");
+        assert!(!command, "{method} {path}: clients over HTTP have no commands: {}", answer.json);
     }
 }
 

@@ -385,7 +385,7 @@ mod tests {
     use agent::id::{AgentId, CycleId, RootId, SpaceId};
     use agent::life::Facts;
     use agent::life::SpaceFacts;
-    use agent::port::{Lookup, NoGate, Recall, RecallError, RecallQuery, Recalled, StoreError};
+    use agent::port::{CycleRef, Lookup, NoGate, Recall, RecallError, RecallQuery, Recalled, StoreError};
     use agent::run::Run;
     use futures_util::FutureExt;
     use jiff::Timestamp;
@@ -399,7 +399,7 @@ mod tests {
             Box::pin(async { Ok(Recalled::default()) })
         }
 
-        fn cycle(&self, _: AgentId, _: CycleId) -> BoxFuture<'_, Result<Vec<Entry>, StoreError>> {
+        fn cycle(&self, _: AgentId, _: CycleRef) -> BoxFuture<'_, Result<Vec<Entry>, StoreError>> {
             Box::pin(async { Ok(Vec::new()) })
         }
     }

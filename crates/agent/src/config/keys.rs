@@ -353,7 +353,7 @@ pub const KEYS: [ConfigKey; 46] = [
         Whole,
         Range(0, limits::PAUSE_MAX_MS),
         NextCycle,
-        "Milliseconds that a cycle waits for a person's answer; then it goes on, and the answer becomes an event.",
+        "Milliseconds that a cycle waits for a person's answer at most. Then, or as soon as another event wants the agent, it goes on, and the answer becomes an event.",
     ),
     key(
         "model_timeouts.connect",

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
+use serde_json::Value;
 
 use super::{BoxFuture, StoreError};
 use crate::id::{AgentId, SpaceId};
@@ -50,6 +51,10 @@ pub struct StoredTarget {
     pub on: Vec<NewsKind>,
     /// Whose news.
     pub of: NewsOf,
+    /// An expression, valid by [`Courier::check`]: news with which it is not true are not sent.
+    pub only_if: Option<String>,
+    /// What is sent in place of the news: JSON whose texts are templates.
+    pub body: Option<Value>,
     /// Why nothing is sent any more; `None` while it is on.
     pub off: Option<String>,
     /// When it was added or changed.

@@ -74,8 +74,12 @@ pub(crate) fn wanted(agent: &str, one: &ApprovalJson) -> [String; 2] {
             format!("wants to call `{}` {arguments} ({})", one.tool, quote::visible_line(&one.why))
         }
     };
+    let by = match one.requested_by.as_slice() {
+        [] => String::new(),
+        names => format!(", requested by {}", quote::visible_line(&names.join(", "))),
+    };
     [
-        format!("({agent} waits for a person: it {what})"),
+        format!("({agent} waits for a person: it {what}{by})"),
         format!("(answer it with: viv approvals answer {} {})", one.call, how_to_answer(one.kind)),
     ]
 }
@@ -215,6 +219,10 @@ fn asked_lines(one: &ApprovalJson) -> Vec<String> {
         lines.push(format!("arguments  {}", arguments_line(&one.arguments)));
         lines.push(format!("why        {}", escaped(&one.why)));
     }
+    if !one.requested_by.is_empty() {
+        lines.push(format!("requested  by {}", escaped(&one.requested_by.join(", "))));
+    }
+    lines.extend(one.said.iter().map(|said| format!("it wrote   {}", escaped(said))));
     lines
 }
 

@@ -169,6 +169,7 @@ impl Settings {
         runtime::Bounds {
             awake: whole("awake_max").unwrap_or(default.awake),
             requests_per_provider: whole("requests_per_provider").unwrap_or(default.requests_per_provider),
+            ..default
         }
     }
 

@@ -105,13 +105,18 @@ impl Fixture {
         &mut self,
         change: impl FnOnce(Arc<dyn agent::port::Toolbox>) -> Arc<dyn agent::port::Toolbox>,
     ) {
+        self.dies_as(|ports| ports.toolbox = change(Arc::clone(&ports.toolbox)));
+    }
+
+    /// The same; the next process has these ports.
+    pub(crate) fn dies_as(&mut self, change: impl FnOnce(&mut Ports)) {
         self.world.kill();
         let sqlite = cut_off(&self.sqlite);
         let models = one(&self.model);
         let tools = toolbox(self.slow, &self.counters, &self.gate);
         self.starts += 1;
         let mut ports = ports_of(&sqlite, &self.clock, self.starts, |store| store, models, tools);
-        ports.toolbox = change(ports.toolbox);
+        change(&mut ports);
         self.world = World::new(ports, self.clock.clone());
     }
 

@@ -141,23 +141,105 @@ async fn nothing_runs_before_a_person_approves_and_then_once() {
     for part in ["approval wanted", "fire", r#"{"note":"one"}"#, "the agent's config wants it"] {
         assert!(card.contains(part), "{card}");
     }
-    scene.say("another message").await;
-    let agent = scene.fixture.world.reader().agent(scene.ada).await.unwrap().unwrap();
-    assert_eq!((agent.idle_reason, agent.waiting), (Some(IdleReason::Person), 1), "its events wait");
+    assert!(card.contains("\nrequested by: husam\n"), "{card}");
     scene.pass(PAUSE / 2).await;
+    let agent = scene.fixture.world.reader().agent(scene.ada).await.unwrap().unwrap();
+    assert_eq!((agent.idle_reason, agent.waiting), (Some(IdleReason::Person), 0));
     assert_eq!(scene.runs("fire"), 0);
     scene.answer(yes()).await.unwrap();
     assert_eq!(scene.runs("fire"), 1);
     let texts = scene.posted().await;
     let card = texts.iter().find(|text| text.starts_with("[approval")).unwrap();
     assert!(card.starts_with("[approval granted by husam] fire (version "), "{card}");
-    assert!(card.ends_with("\narguments: {\"note\":\"one\"}\nreason: because\noutcome: ok"), "{card}");
+    assert!(
+        card.ends_with("\nrequested by: husam\narguments: {\"note\":\"one\"}\nreason: because\noutcome: ok"),
+        "{card}"
+    );
     let agent = scene.fixture.world.reader().agent(scene.ada).await.unwrap().unwrap();
     assert_eq!((agent.waiting, agent.idle_reason), (0, None));
     let runs = scene.fixture.world.runs(scene.ada).await.unwrap();
     assert_eq!(runs.iter().map(|run| run.ending).collect::<Vec<_>>(), [Ending::Completed]);
     scene.pass(PAUSE * 2).await;
     assert_eq!(scene.runs("fire"), 1);
+}
+
+/// An agent that waits for a person is there for all others: their events do not wait with it, and the call still runs once.
+#[tokio::test]
+async fn whoever_writes_to_an_agent_that_waits_for_a_person_is_served_at_once() {
+    for early in [false, true] {
+        let scene = Scene::asking("fire").await;
+        let id = scene.wanted().await.id;
+        let mira = scene.fixture.world.human("mira").await.unwrap();
+        let den = scene.fixture.world.space("den", &[mira, scene.ada.entity()]).await.unwrap();
+        scene.pass(PAUSE / 3).await;
+        scene.fixture.world.say(mira, den, "are you there?").await.unwrap();
+        if early {
+            // The answer and the message race.
+            scene.answer_by(Answerer::Person(scene.husam), &id, yes()).await.unwrap();
+        }
+        scene.quiet().await;
+        let agent = scene.fixture.world.reader().agent(scene.ada).await.unwrap().unwrap();
+        assert_eq!((agent.waiting, agent.idle_reason, agent.open), (0, None, None));
+        let texts = scene.posted().await;
+        assert!(texts.iter().any(|text| text == "heard"), "mira was read: {texts:?}");
+        if !early {
+            let pending = texts.iter().find(|text| text.contains("pending")).unwrap();
+            assert!(
+                pending.contains("whoever is in the space lobby"),
+                "it can say whom it waits for: {pending}"
+            );
+            assert_eq!((scene.runs("fire"), scene.wanted().await.state), (0, CallState::Detached));
+            scene.answer(yes()).await.unwrap();
+            scene.pass(Duration::from_secs(10)).await;
+            assert!(scene.posted().await.last().unwrap().contains("[tool result \"fire\""));
+        }
+        assert_eq!(scene.runs("fire"), 1);
+        scene.pass(PAUSE * 2).await;
+        assert_eq!(scene.runs("fire"), 1);
+    }
+}
+
+#[tokio::test]
+async fn a_question_is_answered_by_the_next_message_of_whoever_is_asked() {
+    for deferred in [false, true] {
+        let wait = if deferred { "defer" } else { "pause" };
+        let scene = questioned(json!({"kind": "text", "question": "Which door?", "wait": wait})).await;
+        assert_eq!(scene.list(false).await.len(), 1);
+        scene.say("the blue one").await;
+        let texts = scene.posted().await;
+        assert!(texts.iter().any(|text| text.starts_with("[question answered by husam]")), "{texts:?}");
+        let is_read =
+            |text: &&String| text.contains("the blue one") && text.contains("by") && text.contains("husam");
+        let read = texts.iter().rfind(is_read).expect("the agent posts what it reads");
+        assert!(read.contains("message"), "it knows that it is the same message: {read}");
+        assert_eq!(scene.list(false).await.len(), 0);
+        let agent = scene.fixture.world.reader().agent(scene.ada).await.unwrap().unwrap();
+        assert_eq!((agent.waiting, agent.idle_reason), (0, None), "the message itself is processed, too");
+    }
+    // A call is approved by its card alone.
+    let scene = Scene::asking("fire").await;
+    for text in ["yes", "approve"] {
+        scene.say(text).await;
+    }
+    assert_eq!((scene.runs("fire"), scene.list(false).await.len()), (0, 1));
+}
+
+#[tokio::test]
+async fn what_waits_in_a_space_ends_when_the_space_is_closed_and_its_agent_reads_why() {
+    let scene = Scene::asking("fire").await;
+    let id = scene.wanted().await.id;
+    scene.fixture.world.registry().set_space_closed(scene.lobby, true).await.unwrap();
+    for by in [Answerer::Person(scene.husam), Answerer::Operator, Answerer::Link] {
+        let refused = scene.answer_by(by, &id, yes()).await;
+        assert!(matches!(refused, Err(AnswerError::Refused(AnswerRefused::Over(_)))), "{refused:?}");
+    }
+    // Opened again in the meantime: what was withdrawn stays so.
+    scene.fixture.world.registry().set_space_closed(scene.lobby, false).await.unwrap();
+    scene.pass(Duration::from_secs(30)).await;
+    let texts = scene.posted().await;
+    assert!(texts.last().unwrap().contains("the space where it was asked was closed"), "{texts:?}");
+    let agent = scene.fixture.world.reader().agent(scene.ada).await.unwrap().unwrap();
+    assert_eq!((agent.waiting, agent.idle_reason, scene.runs("fire")), (0, None, 0));
 }
 
 #[tokio::test]

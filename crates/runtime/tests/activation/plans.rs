@@ -28,7 +28,17 @@ const DAY: u64 = 24 * HOUR;
 
 /// The events of plans, the oldest first.
 async fn fired(world: &World, agent: AgentId) -> Vec<Event> {
-    let filter = InboxFilter { kind: Some(EventKind::Plan), ..InboxFilter::default() };
+    let mut all = Vec::new();
+    for kind in [EventKind::Plan, EventKind::Timer] {
+        all.extend(fired_as(world, agent, kind).await);
+    }
+    all.sort_by_key(|event| event.at);
+    all
+}
+
+/// Those of one kind.
+async fn fired_as(world: &World, agent: AgentId, kind: EventKind) -> Vec<Event> {
+    let filter = InboxFilter { kind: Some(kind), ..InboxFilter::default() };
     let (mut found, mut cursor) = (Vec::new(), None);
     loop {
         let page = PageRequest { cursor, limit: 200 };
@@ -257,6 +267,7 @@ async fn a_reminder_within_seconds_comes_in_time() {
         assert_eq!(fired(&fixture.world, ada).await.len(), before, "too early");
         fixture.world.pass(Duration::from_millis(200)).await.unwrap();
         assert_eq!(fired(&fixture.world, ada).await.len(), before + 1, "in time");
+        assert_eq!(fired_as(&fixture.world, ada, EventKind::Timer).await.len(), before + 1, "by a timer");
     }
 }
 

@@ -26,6 +26,7 @@ pub(super) async fn denied(app: &AppState, denial: Denial) -> Problem {
         | Denial::MemoriesFull(agent)
         | Denial::PlansFull(agent)
         | Denial::PinnedFull { agent, .. }
+        | Denial::BadGoals { agent, .. }
         | Denial::NoOpenCycle(agent)
         | Denial::OtherCycle(agent) => (Some(agent.entity()), None),
         _ => (None, None),

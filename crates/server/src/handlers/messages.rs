@@ -64,7 +64,7 @@ async fn post(
     request: Option<RequestKey>,
 ) -> Result<WriteResponse<MessageJson>, Problem> {
     match app.ports.store.accept(Accept::Message(new), request).await? {
-        Accepted::Fresh { message: Some(message), wake } => {
+        Accepted::Fresh { message: Some(message), wake, answered } => {
             failpoint::hit!("accept.committed");
             // Agents are signaled before streams are updated: their latency matters more.
             app.node.signal(&wake);
@@ -72,6 +72,7 @@ async fn post(
                 .with_handle(sender.name);
             let update = Arc::new(Update::Message { message: posted.clone() });
             app.ports.live.bus().publish(&[Topic::Space(space.id)], update);
+            app.node.notify(answered);
             for wakeup in &wake {
                 let event = EventId(message.id.to_string());
                 publish_progress(app, wakeup.agent, event, EventProgress::Waiting);
@@ -256,7 +257,7 @@ pub(crate) async fn with_senders(
     let mut senders: HashMap<EntityId, (String, EntityKind, String)> = HashMap::new();
     let mut out = Vec::with_capacity(messages.len());
     for message in messages {
-        let (sender_name, sender_kind, handle) = match senders.entry(message.sender) {
+        let (display_name, sender_kind, handle) = match senders.entry(message.sender) {
             Entry::Occupied(known) => known.get().clone(),
             Entry::Vacant(vacant) => {
                 let entity = app.ports.reader.entity(message.sender.to_string()).await?;
@@ -266,7 +267,7 @@ pub(crate) async fn with_senders(
                 vacant.insert((entity.display_name, entity.kind, entity.name)).clone()
             }
         };
-        out.push(PostedMessage::new(message, sender_name, sender_kind).with_handle(handle));
+        out.push(PostedMessage::new(message, display_name, sender_kind).with_handle(handle));
     }
     Ok(out)
 }

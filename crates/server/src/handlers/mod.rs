@@ -11,6 +11,7 @@ mod calls;
 mod denied;
 mod entities;
 mod events;
+mod goals;
 mod guard;
 mod history;
 pub(crate) mod hooks;
@@ -84,11 +85,11 @@ fn people(routes: Routes) -> Routes {
 /// Adds all routes of the API.
 pub(crate) fn all(routes: Routes) -> Routes {
     use crate::problem::Code::{
-        AgentRetired, BadConfig, BadHandle, BadHeader, BadId, BadMention, BadPlan, BadTool, BadValue,
-        CallOver, ClaimLost, CycleOpen, EventState, EventTaken, IdTaken, InboxFull, KeyOver, McpChanged,
-        McpFailed, MemoriesFull, NameTaken, NoOpenCycle, NoSuchModel, NoSuchTool, NotFound, NotHuman,
-        NotMember, OutcomeUnknown, PinnedMemoriesFull, PlanOfConfig, PlansFull, SenderRefused,
-        SenderRequired, SpaceClosed, SpaceFull, ToolOfFile, WorkerVersion,
+        AgentRetired, BadConfig, BadGoals, BadHandle, BadHeader, BadId, BadMention, BadPlan, BadTool,
+        BadValue, CallOver, ClaimLost, CycleOpen, EventState, EventTaken, HandleTaken, IdTaken, InboxFull,
+        KeyOver, McpChanged, McpFailed, MemoriesFull, NoOpenCycle, NoSuchModel, NoSuchTool, NotFound,
+        NotHuman, NotMember, OutcomeUnknown, PinnedMemoriesFull, PlanOfConfig, PlanOver, PlansFull,
+        SenderRefused, SenderRequired, SpaceClosed, SpaceFull, ToolOfFile, WorkerVersion,
     };
     use Access::{Admin, AnyKey, Member, Person, Probe, Public, Service, Worker};
     targets(hooks(people(routes)))
@@ -96,7 +97,11 @@ pub(crate) fn all(routes: Routes) -> Routes {
         .read(Probe, doc!(meta::ready), &[])
         .read(Public, doc!(meta::document), &[])
         .read(AnyKey, doc!(meta::whoami), &[])
-        .change(Admin, changing!(agents::create), &[BadHandle, NameTaken, BadConfig, NoSuchModel, NoSuchTool])
+        .change(
+            Admin,
+            changing!(agents::create),
+            &[BadHandle, HandleTaken, BadConfig, NoSuchModel, NoSuchTool],
+        )
         .list(Admin, listing!(agents::list), &[])
         .read(Admin, doc!(agents::get), &[])
         .change(Admin, changing!(agents::change_agent), &[BadConfig, NoSuchModel, NoSuchTool, AgentRetired])
@@ -122,9 +127,14 @@ pub(crate) fn all(routes: Routes) -> Routes {
         .list(Admin, listing!(memories::list_memories), &[])
         .change(Admin, changing!(memories::set_memory), &[AgentRetired, MemoriesFull, PinnedMemoriesFull])
         .change(Admin, changing!(memories::delete_memory), &[AgentRetired])
+        .list(Admin, listing!(goals::list_goals), &[])
+        .change(Admin, changing!(goals::set_goal), &[BadValue, AgentRetired, BadGoals])
+        .change(Admin, changing!(goals::change_goal), &[BadValue, AgentRetired, BadGoals])
+        .change(Admin, changing!(goals::delete_goal), &[AgentRetired])
         .list(Admin, listing!(plans::list_plans), &[])
         .change(Admin, changing!(plans::set_plan), &[BadPlan, AgentRetired, PlansFull])
         .read(Admin, doc!(plans::get_plan), &[])
+        .change(Admin, changing!(plans::fire_plan), &[AgentRetired, InboxFull, PlanOver])
         .change(Admin, changing!(plans::delete_plan), &[AgentRetired, PlanOfConfig])
         .change(Admin, changing!(guard::clear), &[CycleOpen])
         .list(Admin, listing!(tools::list_tools), &[])
@@ -143,19 +153,19 @@ pub(crate) fn all(routes: Routes) -> Routes {
         .read(Admin, doc!(recent::list), &[NotFound])
         .read(Admin, doc!(streams::server_stream), &[])
         .read(Admin, doc!(streams::agent), &[BadHeader])
-        .change(Admin, changing!(entities::create), &[BadHandle, NameTaken])
+        .change(Admin, changing!(entities::create), &[BadHandle, HandleTaken])
         .list(Admin, listing!(entities::list), &[])
         .read(Admin, doc!(entities::get), &[])
         .change(Admin, changing!(keys::create), &[NotFound, NotHuman])
         .list(Admin, listing!(keys::list), &[])
         .change(Admin, changing!(keys::rotate), &[KeyOver])
         .change(Admin, changing!(keys::revoke), &[])
-        .change(Admin, changing!(spaces::open), &[BadHandle, NameTaken, NotFound, SpaceFull])
+        .change(Admin, changing!(spaces::open), &[BadHandle, HandleTaken, NotFound, SpaceFull])
         .list(Person, listing!(spaces::list), &[])
         .read(Member, doc!(spaces::get), &[])
         .change(Admin, changing!(spaces::change_space), &[])
         .change(Admin, changing!(spaces::close), &[])
-        .change(Admin, changing!(spaces::reopen), &[NameTaken])
+        .change(Admin, changing!(spaces::reopen), &[HandleTaken])
         .list(Member, listing!(spaces::members), &[])
         .change(Admin, changing!(spaces::add_member), &[SpaceFull])
         .change(Admin, changing!(spaces::remove_member), &[])

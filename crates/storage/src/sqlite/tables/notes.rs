@@ -5,13 +5,14 @@ use agent::call::CallRow;
 use agent::changes::{Changes, GoalChange, MemoryChange, PlanChange};
 use agent::event::Trust;
 use agent::fencing::{not_owned, pinned_too_many};
+use agent::goals;
 use agent::life::Goal;
 use agent::memory::Importance;
 use jiff::Timestamp;
 use rusqlite::{Connection, params};
 use uuid::Uuid;
 
-use super::facts::{memory, pinned_memories};
+use super::facts::{goal, memory, pinned_memories};
 use super::plans::{end_plan, is_kept, put_plan};
 use super::queue::note_memory;
 use super::rows::{bytes, code_of, int, ms, run};
@@ -34,13 +35,10 @@ pub(crate) fn write(db: &Connection, agent: i64, n: u64, changes: &Changes) -> O
             GoalChange::Delete(id) => id.0,
         };
         check_owner(db, "goal", agent, id, calls)?;
-        end_goal(db, agent, id, n)?;
-        if let GoalChange::Set(goal) = change {
-            if let Some(parent) = goal.parent {
-                check_owner(db, "goal", agent, parent.0, calls)?;
-            }
-            put_goal(db, agent, n, goal, changes.cause.trust)?;
+        if let GoalChange::Set(Goal { parent: Some(parent), .. }) = change {
+            check_owner(db, "goal", agent, parent.0, calls)?;
         }
+        change_goal(db, agent, n, changes.cause.trust, change)?;
     }
     for change in &inward.plans {
         let id = match change {
@@ -69,11 +67,11 @@ pub(crate) fn change_memory(
     change: &MemoryChange,
 ) -> Outcome<()> {
     match change {
-        MemoryChange::Set { key, value, importance, pin, trust: own } => {
+        MemoryChange::Set { key, value, importance, pinned, trust: own } => {
             let trust = own.map_or(trust, |own| own.min(trust));
             let before = memory(db, agent, key)?;
             let before = before.as_ref().map_or((Importance::default(), false), |m| (m.importance, m.pinned));
-            let (importance, pinned) = (importance.unwrap_or(before.0), pin.unwrap_or(before.1));
+            let (importance, pinned) = (importance.unwrap_or(before.0), pinned.unwrap_or(before.1));
             note_memory(db, agent, at, key)?;
             end_memory(db, agent, n, key)?;
             let sql = "INSERT INTO memory (agent, key, from_commit, at, used_at, value, importance, pinned, trust) \
@@ -84,13 +82,13 @@ pub(crate) fn change_memory(
             let (importance, trust) = (code_of(&Importance::ALL, &importance), code_of(&Trust::ALL, &trust));
             run(db, sql, params![agent, key, int(n), ms(at), value, importance, pinned, trust]).map(drop)
         }
-        MemoryChange::Mark { key, importance, pin } => {
+        MemoryChange::Mark { key, importance, pinned } => {
             note_memory(db, agent, at, key)?;
             let sql = "UPDATE memory SET importance = coalesce(?3, importance), pinned = coalesce(?4, pinned) \
                        WHERE agent = ?1 AND key = ?2 AND to_commit IS NULL \
                        AND from_commit = (SELECT max(from_commit) FROM memory WHERE agent = ?1 AND key = ?2)";
             let importance = importance.map(|importance| code_of(&Importance::ALL, &importance));
-            run(db, sql, params![agent, key, importance, pin]).map(drop)
+            run(db, sql, params![agent, key, importance, pinned]).map(drop)
         }
         MemoryChange::Used { key } => {
             let sql = "UPDATE memory SET used_at = max(used_at, ?3) WHERE agent = ?1 AND key = ?2 AND to_commit IS NULL \
@@ -112,6 +110,24 @@ fn end_memory(db: &Connection, agent: i64, n: u64, key: &str) -> Outcome<()> {
     let sql = "UPDATE memory SET to_commit = ?3 WHERE agent = ?1 AND key = ?2 AND to_commit IS NULL AND from_commit = \
                (SELECT max(from_commit) FROM memory WHERE agent = ?1 AND key = ?2 AND from_commit < ?3)";
     run(db, sql, params![agent, key, int(n)]).map(drop)
+}
+
+/// Changes a goal as of commit `n`, by somebody of that trust.
+pub(crate) fn change_goal(
+    db: &Connection,
+    agent: i64,
+    n: u64,
+    by: Trust,
+    change: &GoalChange,
+) -> Outcome<()> {
+    match change {
+        GoalChange::Set(after) => {
+            let trust = goals::trust_after(goal(db, agent, after.id)?.as_ref(), after, by);
+            end_goal(db, agent, after.id.0, n)?;
+            put_goal(db, agent, n, after, trust)
+        }
+        GoalChange::Delete(id) => end_goal(db, agent, id.0, n),
+    }
 }
 
 fn put_goal(db: &Connection, agent: i64, n: u64, goal: &Goal, trust: Trust) -> Outcome<()> {

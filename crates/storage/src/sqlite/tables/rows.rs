@@ -40,6 +40,13 @@ pub(crate) fn u64_at(row: &Row<'_>, at: usize) -> Outcome<u64> {
     u64::try_from(n).map_err(|_| damaged(format!("`{n}` is not a count")))
 }
 
+pub(crate) fn u64_or_none(row: &Row<'_>, at: usize) -> Outcome<Option<u64>> {
+    match row.get_ref(at)? {
+        ValueRef::Null => Ok(None),
+        _ => u64_at(row, at).map(Some),
+    }
+}
+
 pub(crate) fn u32_at(row: &Row<'_>, at: usize) -> Outcome<u32> {
     let n: i64 = row.get(at)?;
     u32::try_from(n).map_err(|_| damaged(format!("`{n}` is not a 32-bit count")))
