@@ -74,23 +74,17 @@ pub struct AnsweredBy {
     pub message: Option<MessageId>,
 }
 
-/// Why a call does not wait for a person any more, although nobody has answered and its time is not over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr)]
-#[serde(rename_all = "snake_case")]
-#[strum(serialize_all = "snake_case")]
-pub enum Withdrawn {
-    /// The space where it was asked was closed.
-    SpaceClosed,
-    /// Its agent is no member of that space any more.
-    AgentLeft,
+names! {
+    /// Why a call does not wait for a person any more, although nobody has answered and its time is not over.
+    pub enum Withdrawn {
+        /// The space where it was asked was closed.
+        SpaceClosed,
+        /// Its agent is no member of that space any more.
+        AgentLeft,
+    }
 }
 
 impl Withdrawn {
-    /// The name used in tables.
-    pub fn as_str(self) -> &'static str {
-        self.into()
-    }
-
     fn why(self) -> &'static str {
         match self {
             Self::SpaceClosed => "the space where it was asked was closed",

@@ -91,6 +91,13 @@ const RULES: &[Rule] = &[
         instead: "a channel without a limit: give it one from crates/agent/src/limits.rs",
     },
     Rule {
+        lines: Lines::Shipped,
+        // Operators know agents by their handles. Spans have both.
+        words: "%agent,|%agent)| agent = %",
+        homes: &["crates/runtime/src/trace.rs"],
+        instead: "name the agent by its handle: `agent = live.name(agent)`",
+    },
+    Rule {
         lines: Lines::Tests,
         words: "thread::sleep|time::sleep",
         homes: &[],
