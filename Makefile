@@ -82,8 +82,9 @@ fmt: ## Format the code
 	$(CARGO) fmt --all
 
 bench: needs ## Measure against floors of the same run (release build), write target/bench.json; or only ARGS=density
-	$(CARGO) build --locked --release --bin viv
-	VIV_BIN=$(VIV_RELEASE) $(CARGO) run --locked --release -p bench -- $(ARGS)
+	@# Both at once: with `-p bench` each dependency would be built again with other features.
+	$(CARGO) build --locked --release --bin viv --bin bench
+	@VIV_BIN=$(VIV_RELEASE) exec $(abspath $(TARGET_DIR))/release/bench $(ARGS)
 
 # The generator has a virtual environment of its own. Its version is fixed: a newer one finds other things.
 API_FUZZ := $(abspath $(TARGET_DIR))/api-fuzz

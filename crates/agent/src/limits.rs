@@ -493,7 +493,7 @@ pub const STREAM_GATHER_MS: u64 = 25;
 pub const STREAM_REPLAY_MAX: u64 = 1_000;
 /// Rows read at once to catch up.
 pub const STREAM_REPLAY_PAGE: u32 = 50;
-/// Interval of pings on a silent stream; also how long a client may fail to read while updates wait.
+/// Interval of pings on a silent stream. A client that took nothing from one to the next while updates wait is told the end.
 pub const STREAM_PING_MS: u64 = 15_000;
 /// Time for a client that does not read to receive the final update before its connection is closed.
 pub const STREAM_FAREWELL_MS: u64 = 5_000;

@@ -27,6 +27,7 @@ mod agents;
 mod approvals;
 mod calls;
 mod context;
+mod goals;
 mod hooks;
 pub mod names;
 mod people;
@@ -45,6 +46,7 @@ pub use agents::{
 pub use approvals::{ApprovalJson, ApprovalLinkQuery, ApprovalRuleJson, CallAnswerJson, LinkAnswerForm};
 pub use calls::Call;
 pub use context::{ContextJson, ContextLayer, SentContextJson, SentItem, TrendJson};
+pub use goals::{GoalChangeJson, GoalJson, NewGoalJson};
 pub use hooks::{HookAnswer, HookDeliveryJson, HookJson, NewHookJson};
 pub use names::EVENT_STATES;
 pub use people::{EntityJson, KeyJson, KeyRotation, NewEntity, NewKey, Whoami};
@@ -90,6 +92,13 @@ pub struct ReadyJson {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     pub totals: Option<agent::port::Totals>,
+    /// Number of files of agents and tools that are not in use because of mistakes in them: what they declare goes on as
+    /// before.
+    #[serde(default)]
+    pub broken_files: usize,
+    /// These mistakes, with file and line; left out without an admin key, and if there are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub mistakes: Vec<String>,
 }
 
 /// Summary of a model.

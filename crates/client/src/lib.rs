@@ -13,7 +13,7 @@
 #![doc = include_str!("../examples/ask.rs")]
 //! ```
 //!
-//! Must not know any command, terminal or exit code.
+//! Its hints are for a person at a shell and name commands of `viv`. Must not know how a command is read, any terminal or exit code.
 
 mod credentials;
 mod error;

@@ -211,7 +211,7 @@ impl Workers {
         let is_over =
             |offered: &&mut Offered| matches!(offered.state, OfferState::Held(held) if held.until <= now);
         let Some(offered) = offers.calls.get_mut(call).filter(is_over) else { return false };
-        tracing::warn!(agent = %offered.agent, %call, tool = offered.tool.0, "a worker stopped renewing its claim");
+        tracing::warn!(%call, tool = offered.tool.0, "a worker stopped renewing its claim");
         if offered.row.effect == Effect::Unsafe || offered.times >= limits::WORKER_CLAIMS_PER_CALL {
             return true;
         }

@@ -245,6 +245,8 @@ impl Case {
             allow: Vec::new(),
             on,
             of,
+            only_if: None,
+            body: None,
             off: None,
             at: world.clock().now(),
         };
@@ -317,7 +319,7 @@ impl Case {
                     key: "plan".into(),
                     value: text.to_owned(),
                     importance: None,
-                    pin: None,
+                    pinned: None,
                     trust: Some(Trust::Outside),
                 };
                 world.registry().change_memory(self.ada, copy, world.clock().now()).await.unwrap();

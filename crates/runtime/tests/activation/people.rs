@@ -11,16 +11,14 @@ use agent::config::AgentConfig;
 use agent::id::{AgentId, CallId, EntityId, SpaceId};
 use agent::life::{IdleReason, Lease, Standing};
 use agent::limits;
-use agent::port::{
-    ApprovalFilter, AskedCall, BoxFuture, Done, PageRequest, PersonAnswer, Store, Tool, ToolContext,
-    ToolError, ToolSpec, Toolbox,
-};
+use agent::port::{ApprovalFilter, AskedCall, PageRequest, PersonAnswer, Store, Tool, ToolSpec, Toolbox};
 use agent::prompt::Prompt;
 use agent::run::Ending;
 use agent::tool::ToolLabels;
 use models::scripted::{Script, Scripted};
 use runtime::approvals::AnswerError;
 use serde_json::{Value, json};
+use testkit::test_tools::with_spec;
 
 use crate::calls::{posted, results};
 use crate::fixture::{Fixture, done, inbox, send, step};
@@ -611,36 +609,14 @@ struct Respecified {
     change: fn(ToolSpec) -> ToolSpec,
 }
 
-struct OtherSpec {
-    spec: ToolSpec,
-    tool: Arc<dyn Tool>,
-}
-
-impl Tool for OtherSpec {
-    fn spec(&self) -> &ToolSpec {
-        &self.spec
-    }
-
-    fn check(&self, arguments: &str) -> Result<Value, String> {
-        self.tool.check(arguments)
-    }
-
-    fn call<'a>(
-        &'a self,
-        arguments: Value,
-        context: ToolContext<'a>,
-    ) -> BoxFuture<'a, Result<Done, ToolError>> {
-        self.tool.call(arguments, context)
-    }
-}
-
 impl Toolbox for Respecified {
     fn tool(&self, name: &str) -> Option<Arc<dyn Tool>> {
         let tool = self.inner.tool(name)?;
         if name != "fire" {
             return Some(tool);
         }
-        Some(Arc::new(OtherSpec { spec: (self.change)(tool.spec().clone()), tool }))
+        let spec = (self.change)(tool.spec().clone());
+        Some(with_spec(tool, spec))
     }
 
     fn names(&self) -> Vec<String> {

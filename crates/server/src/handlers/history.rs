@@ -7,7 +7,7 @@ use agent::entry::View;
 use agent::id::CycleId;
 use agent::life::Window;
 use agent::limits;
-use agent::port::{AgentTools, PageRequest, RecallQuery, Recalled, RunFilter, Toolset, time_limit};
+use agent::port::{AgentTools, CycleRef, PageRequest, RecallQuery, Recalled, RunFilter, Toolset, time_limit};
 use agent::run::Trend;
 use axum::Json;
 use axum::extract::State;
@@ -68,7 +68,7 @@ pub(super) async fn sent_context(
     let cycle: CycleId = id.parse().map_err(|_| missing())?;
     let Ports { reader, lookup, .. } = &app.ports;
     let run = reader.run(cycle).await?.ok_or_else(missing)?;
-    let last = lookup.cycle(run.agent, cycle).await?.last().map(|entry| entry.seq);
+    let last = lookup.cycle(run.agent, CycleRef::Id(cycle)).await?.last().map(|entry| entry.seq);
     let sent = run.steps.iter().rev().find_map(|step| step.sent.as_ref());
     let Some((last, sent)) = last.zip(sent) else {
         let detail = "cannot show what this run sent: it is of an earlier version or sent nothing. \
@@ -175,7 +175,6 @@ pub(super) async fn context(
         model: model.clone(),
         others: Vec::new(),
         new_cycle: CycleId(ids.uuid()),
-        panicked: false,
         unstored: Vec::new(),
     };
     let compaction = activation.view.compaction.clone();

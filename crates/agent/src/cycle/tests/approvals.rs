@@ -68,7 +68,7 @@ fn resumed_as(
     let life = Life { open: Some(open), head_seq, epoch: 4, commit_n: 20, ..before.life };
     let config = Arc::new(AgentConfig::from_json(&json!({"approve": ["fire", "o*"]})).unwrap());
     let activation = Activation { life, calls: rows, window: Window::Loaded(entries), config, ..before };
-    begin_at(with(activation), false, at(now))
+    begin_at(with(activation), at(now))
 }
 
 #[test]

@@ -42,13 +42,15 @@ fn an_event_that_fails_alone_too_often_is_dead() {
 
 /// Drives the activation after one that closed nothing, over the same cycle.
 fn after(end: End, deaths: u32, attempts: u32, events: u64) -> (Vec<Changes>, Next) {
+    let events_seen = events;
     let events: Vec<Waiting> = (1..=events).map(|seq| Waiting { deaths, ..service(seq, attempts) }).collect();
     let taken: Vec<u64> = events.iter().map(|event| event.seq).collect();
     let mut again = activation(events);
     again.life.open = Some(left_open(&taken));
     again.died = end == End::Died;
     again.clean = !again.died;
-    drive(&mut begin_after(again, end == End::Panicked))
+    again.panicked = (end == End::Panicked).then_some(events_seen);
+    drive(&mut begin_with(again))
 }
 
 use super::attempts::End;
@@ -163,7 +165,8 @@ fn only_the_event_that_failed_is_dead_even_if_others_have_arrived() {
         config.limits.max_attempts = most;
         again.config = Arc::new(config);
         again.life.open = Some(left_open(&[7]));
-        let (commits, next) = drive(&mut begin_after(again, true));
+        again.panicked = Some(7);
+        let (commits, next) = drive(&mut begin_with(again));
         let dead: Vec<_> = commits[1].settle.iter().map(|end| end.seq).collect();
         assert_eq!(dead, [7], "with {others:?}");
         assert_eq!(ended(&next).0, Ending::Failed);

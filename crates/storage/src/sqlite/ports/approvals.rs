@@ -174,7 +174,7 @@ fn granted_now(
     let mut notifications = Notifications { messages, ..Notifications::default() };
     if row.awaited && *open == Some(row.cycle) {
         let at = at.min(session.now());
-        if waits::answer(db, *agent_row, *standing, at)? {
+        if waits::answer(db, session, *agent_row, *standing, at)? {
             notifications.wake.push(Wakeup { agent: *agent, at, urgent: false });
         }
     }

@@ -195,10 +195,10 @@ pub(super) fn end(
     let due = match destination {
         Destination::Cycle => {
             let at = at.min(session.now());
-            waits::answer(db, agent_row, standing, at)?.then_some(at)
+            waits::answer(db, session, agent_row, standing, at)?.then_some(at)
         }
         Destination::Inbox => {
-            let mut head = Head::read(db, agent_row).map_err(name_agent(agent))?;
+            let mut head = Head::read(db, session, agent_row).map_err(name_agent(agent))?;
             let outcome = row.outcome.as_ref().ok_or_else(|| damaged("a call that ends has no outcome"))?;
             let event = answers::event(row, outcome, cause.clone(), at, late);
             admit(db, session, &mut head, &event, None, &EventState::Waiting)?.map(time).transpose()?

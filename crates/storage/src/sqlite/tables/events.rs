@@ -1,7 +1,7 @@
 //! Rows of the ledger (table `event`): writes accepted events into it and into the inbox, and changes their states.
 
 use agent::config::Urgency;
-use agent::event::{Event, EventData, EventKind, EventState, Principal};
+use agent::event::{Channel, Event, EventData, EventKind, EventState, Principal, Trust};
 use agent::id::{CycleId, EventId};
 use agent::life::{IdleReason, Standing};
 use agent::limits;
@@ -10,11 +10,11 @@ use agent::waits;
 use rusqlite::{Connection, Row, params};
 
 use super::rows::{
-    CHANNELS, TRUSTS, code_of, from_json, int, key, ms, principal_columns, reason_or_none, run, standing_at,
-    time_or_none, to_json, u32_at, uuid_at, uuid_or_none,
+    code_of, from_json, int, key, ms, principal_columns, reason_or_none, run, standing_at, time_or_none,
+    to_json, u32_at, uuid_at, uuid_or_none,
 };
 use super::session::Session;
-use super::sums;
+use super::{shift, sums};
 use crate::sqlite::engine::fault::{Outcome, damaged};
 
 /// What is needed of an agent to accept an event for it.
@@ -35,7 +35,7 @@ pub(crate) struct Head {
     stored_due_at: Option<i64>,
 }
 
-/// Columns of [`Head::at`], for an `agent a` and its `inbox_head h`.
+/// Columns of [`Head::at`], for an `agent a` and its `inbox_head h`. Whoever reads them settles the agent before.
 pub(crate) const HEAD: &str = "a.id, a.standing, a.inbox_max, a.debounce, h.head_seq, h.waiting, h.due_at, h.hold_until, h.held, a.urgency, \
     h.idle_reason";
 
@@ -65,7 +65,9 @@ impl Head {
         })
     }
 
-    pub(crate) fn read(db: &Connection, agent: i64) -> Outcome<Self> {
+    /// Reads it for a command that will write it.
+    pub(crate) fn read(db: &Connection, session: &Session, agent: i64) -> Outcome<Self> {
+        shift::settle(db, session, agent)?;
         let sql = format!("SELECT {HEAD} FROM agent a JOIN inbox_head h ON h.agent = a.id WHERE a.id = ?");
         crate::sqlite::tables::rows::first(db, &sql, [agent], |row| Self::at(row, 0))?
             .ok_or_else(|| damaged(format!("agent {agent} has no inbox")))
@@ -182,8 +184,8 @@ fn append(
         reason,
         principal_kind,
         principal,
-        code_of(&CHANNELS, &envelope.channel),
-        code_of(&TRUSTS, &envelope.trust),
+        code_of(&Channel::ALL, &envelope.channel),
+        code_of(&Trust::ALL, &envelope.trust),
         key(&envelope.root.0),
         envelope.hop,
         space,

@@ -11,8 +11,8 @@ use rusqlite::{Connection, Row, params};
 
 use super::plans::plans;
 use super::rows::{
-    ENTITY, SPACE, all, entity_at, first, importance_at, int, run, space_at, time_at, to_json, trust_at,
-    u32_at, u64_at, uuid_at, uuid_or_none,
+    ENTITY, SPACE, all, bytes, entity_at, first, importance_at, int, run, space_at, time_at, to_json,
+    trust_at, u32_at, u64_at, uuid_at, uuid_or_none,
 };
 use crate::sqlite::engine::fault::{Outcome, damaged};
 
@@ -157,20 +157,29 @@ pub(crate) fn memory(db: &Connection, agent: i64, key: &str) -> Outcome<Option<M
 const NEWEST: &str = "m.agent = ?1 AND m.key = ?2 AND m.from_commit = \
     (SELECT max(from_commit) FROM memory WHERE agent = ?1 AND key = ?2)";
 
-fn goals(db: &Connection, agent: i64) -> Outcome<Vec<Goal>> {
-    let sql = "SELECT id, parent, description, priority, status, trust FROM goal \
-               WHERE agent = ? AND to_commit IS NULL ORDER BY priority DESC, id";
-    all(db, sql, [agent], |row| {
-        let status: String = row.get(4)?;
-        Ok(Goal {
-            id: GoalId(uuid_at(row, 0)?),
-            parent: uuid_or_none(row, 1)?.map(GoalId),
-            description: row.get(2)?,
-            priority: row.get(3)?,
-            status: GoalStatus::try_from(&*status)
-                .map_err(|_| damaged(format!("`{status}` is not a status of a goal")))?,
-            trust: trust_at(row, 5)?,
-        })
+const GOAL: &str =
+    "SELECT id, parent, description, priority, status, trust FROM goal WHERE agent = ? AND to_commit IS NULL";
+
+/// The agent's goals, highest priority first.
+pub(crate) fn goals(db: &Connection, agent: i64) -> Outcome<Vec<Goal>> {
+    all(db, &format!("{GOAL} ORDER BY priority DESC, id"), [agent], goal_at)
+}
+
+/// One of them.
+pub(crate) fn goal(db: &Connection, agent: i64, id: GoalId) -> Outcome<Option<Goal>> {
+    first(db, &format!("{GOAL} AND id = ?"), params![agent, bytes(id.0)], goal_at)
+}
+
+fn goal_at(row: &Row<'_>) -> Outcome<Goal> {
+    let status: String = row.get(4)?;
+    Ok(Goal {
+        id: GoalId(uuid_at(row, 0)?),
+        parent: uuid_or_none(row, 1)?.map(GoalId),
+        description: row.get(2)?,
+        priority: row.get(3)?,
+        status: GoalStatus::try_from(&*status)
+            .map_err(|_| damaged(format!("`{status}` is not a status of a goal")))?,
+        trust: trust_at(row, 5)?,
     })
 }
 

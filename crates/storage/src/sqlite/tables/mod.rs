@@ -26,6 +26,7 @@ pub(crate) mod requests;
 pub(crate) mod rows;
 pub(crate) mod runs;
 pub(crate) mod session;
+pub(crate) mod shift;
 pub(crate) mod show;
 pub(crate) mod sums;
 pub(crate) mod totals;

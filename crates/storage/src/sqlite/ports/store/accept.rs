@@ -33,15 +33,16 @@ pub(super) fn accept(
         None | Some(KnownRequest::New | KnownRequest::Repeated(_) | KnownRequest::Answered(_)) => {}
     }
     let accepted = match what {
-        Accept::Message(message) => match post_message(db, space_head(db, message.space)?.as_mut(), message)?
-        {
-            Posted::New(message, events) => {
-                let wake = deliver_events(db, session, events)?;
-                let answered = approvals::spoken(db, session, &message)?;
-                Accepted::Fresh { message: Some(message), wake, answered }
+        Accept::Message(message) => {
+            match post_message(db, session, space_head(db, message.space)?.as_mut(), message)? {
+                Posted::New(message, events) => {
+                    let wake = deliver_events(db, session, events)?;
+                    let answered = approvals::spoken(db, session, &message)?;
+                    Accepted::Fresh { message: Some(message), wake, answered }
+                }
+                Posted::Duplicate(message) => Accepted::Duplicate { message: Some(message) },
             }
-            Posted::Duplicate(message) => Accepted::Duplicate { message: Some(message) },
-        },
+        }
         Accept::Event(agent, event) => one(db, session, *agent, event).map_err(name_agent(*agent))?,
     };
     if let Some(key) = request {
@@ -78,7 +79,7 @@ pub(in crate::sqlite::ports) fn one(
     let event_space = space_of(event);
     let space = event_space.map(|space| space_row(db, space)).transpose()?.flatten();
     let missing = event_space.filter(|_| space.is_none());
-    let mut head = Head::read(db, row)?;
+    let mut head = Head::read(db, session, row)?;
     match offered(agent, event, known(db, row, &event.id)?, missing, head.room()) {
         Offered::Duplicate => return Ok(Accepted::Duplicate { message: None }),
         Offered::Denied(denial) => return Err(denial.into()),
