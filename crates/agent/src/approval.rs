@@ -14,65 +14,37 @@ use crate::limits;
 use crate::plan::span_text;
 use crate::quote;
 
-/// What a person is asked for.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    Default,
-    PartialEq,
-    Eq,
-    Serialize,
-    Deserialize,
-    strum::IntoStaticStr,
-    strum::EnumString,
-)]
-#[serde(rename_all = "snake_case")]
-#[strum(serialize_all = "snake_case")]
-pub enum AskKind {
-    /// Yes or no.
-    #[default]
-    Approval,
-    /// One of some options.
-    Choice,
-    /// A value that fits a JSON Schema.
-    Form,
-    /// A text.
-    Text,
-}
-
-impl AskKind {
-    /// The name used in JSON.
-    pub fn as_str(self) -> &'static str {
-        self.into()
+names! {
+    /// What a person is asked for.
+    #[derive(Default)]
+    pub enum AskKind {
+        /// Yes or no.
+        #[default]
+        Approval,
+        /// One of some options.
+        Choice,
+        /// A value that fits a JSON Schema.
+        Form,
+        /// A text.
+        Text,
     }
 }
 
-/// What became of it.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr, strum::EnumString,
-)]
-#[serde(rename_all = "snake_case")]
-#[strum(serialize_all = "snake_case")]
-pub enum ApprovalState {
-    /// Nobody has answered.
-    Wanted,
-    /// The call may run.
-    Granted,
-    /// A question was answered.
-    Answered,
-    /// The call may not run, or nobody wants to answer the question.
-    Refused,
-    /// Nobody answered in time.
-    Expired,
-    /// The call was canceled before anybody answered.
-    Canceled,
-}
-
-impl ApprovalState {
-    /// The name used in JSON.
-    pub fn as_str(self) -> &'static str {
-        self.into()
+names! {
+    /// What became of it.
+    pub enum ApprovalState {
+        /// Nobody has answered.
+        Wanted,
+        /// The call may run.
+        Granted,
+        /// A question was answered.
+        Answered,
+        /// The call may not run, or nobody wants to answer the question.
+        Refused,
+        /// Nobody answered in time.
+        Expired,
+        /// The call was canceled before anybody answered.
+        Canceled,
     }
 }
 

@@ -2,7 +2,6 @@
 //! atomicity, crash recovery, fencing, audit and contract tests are handled in one place.
 
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
 
 use crate::call::{CallRow, CallState, Outcome};
 use crate::entry::{Entry, View};
@@ -15,40 +14,32 @@ use crate::plan::Plan;
 use crate::run::{Run, Usage};
 use crate::space::{NewMessage, PostedMessage};
 
-/// The kind of a commit within a cycle; stored in the audit row.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr, strum::EnumString,
-)]
-#[serde(rename_all = "snake_case")]
-#[strum(serialize_all = "snake_case")]
-pub enum CommitKind {
-    /// A cycle begins or is taken over: the epoch is raised. If all calls of its step were answered from outside, it also
-    /// appends the step's outcomes entry.
-    Open,
-    /// A decision, with the events it saw and the changes of its inward calls.
-    Decide,
-    /// An unsafe call is about to start.
-    Start,
-    /// An outcome arrived. The last one of a step also appends the step's outcomes entry.
-    Settle,
-    /// The cycle ended, or its events were returned to the inbox unprocessed.
-    Close,
-    /// The cycle waits.
-    Park,
-    /// The view of the log changed.
-    View,
-    /// A model request is about to be sent for an agent during whose work the process has died before.
-    Sent,
-    /// The reply to such a request has arrived.
-    Arrived,
+names! {
+    /// The kind of a commit within a cycle; stored in the audit row.
+    pub enum CommitKind {
+        /// A cycle begins or is taken over: the epoch is raised. If all calls of its step were answered from outside, it also
+        /// appends the step's outcomes entry.
+        Open,
+        /// A decision, with the events it saw and the changes of its inward calls.
+        Decide,
+        /// An unsafe call is about to start.
+        Start,
+        /// An outcome arrived. The last one of a step also appends the step's outcomes entry.
+        Settle,
+        /// The cycle ended, or its events were returned to the inbox unprocessed.
+        Close,
+        /// The cycle waits.
+        Park,
+        /// The view of the log changed.
+        View,
+        /// A model request is about to be sent for an agent during whose work the process has died before.
+        Sent,
+        /// The reply to such a request has arrived.
+        Arrived,
+    }
 }
 
 impl CommitKind {
-    /// The name used in tables and JSON.
-    pub fn as_str(self) -> &'static str {
-        self.into()
-    }
-
     /// Names of the crash points around this commit, for tests that kill the process: before it is written, and
     /// after.
     pub fn points(self) -> (&'static str, &'static str) {

@@ -15,40 +15,17 @@ use crate::quote;
 /// Bytes of a pinned memory in the workspace in addition to its quoted key and value.
 const FRAME_BYTES: usize = 14;
 
-/// How important a memory is. Where there is no room for all, the more important ones are shown.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    Default,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    Serialize,
-    Deserialize,
-    strum::IntoStaticStr,
-    strum::EnumString,
-)]
-#[serde(rename_all = "snake_case")]
-#[strum(serialize_all = "snake_case")]
-pub enum Importance {
-    /// It is left out first.
-    Low,
-    /// The default.
-    #[default]
-    Normal,
-    /// It is shown before the others.
-    High,
-}
-
-impl Importance {
-    /// All of them, the lowest first.
-    pub const ALL: [Self; 3] = [Self::Low, Self::Normal, Self::High];
-
-    /// The name used in JSON.
-    pub fn as_str(self) -> &'static str {
-        self.into()
+names! {
+    /// How important a memory is. Where there is no room for all, the more important ones are shown.
+    #[derive(Default, PartialOrd, Ord)]
+    pub enum Importance {
+        /// It is left out first.
+        Low,
+        /// The default.
+        #[default]
+        Normal,
+        /// It is shown before the others.
+        High,
     }
 }
 

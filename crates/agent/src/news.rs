@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::approval::{Approval, RequestedBy};
 use crate::call::{CallRow, head_and_tail};
-use crate::id::{CallId, EventId};
+use crate::id::{AgentId, CallId, EventId};
 use crate::limits;
 use crate::port::{AfterFailure, NewsKind, SendFailure};
 use crate::run::Run;
@@ -17,13 +17,24 @@ fn body(kind: NewsKind, at: Timestamp, data: &Value) -> String {
     json!({"type": kind.as_str(), "timestamp": at, "data": data}).to_string()
 }
 
-/// A message was posted in that space by that member.
+/// An agent as others know it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedAgent {
+    /// Its id.
+    pub id: AgentId,
+    /// Its handle.
+    pub handle: String,
+}
+
+/// A message was posted in the space with that handle by the member with that one.
 pub fn of_message(message: &Message, space: &str, sender: &str, is_agent: bool) -> String {
     let data = json!({
         "id": message.id,
-        "space": space,
+        "space": message.space,
+        "space_handle": space,
         "seq": message.seq,
-        "sender": sender,
+        "sender": message.sender,
+        "sender_handle": sender,
         "sender_kind": if is_agent { "agent" } else { "human" },
         "text": head_and_tail(&message.text, limits::TARGET_TEXT_MAX_BYTES),
         "urgent": message.urgent,
@@ -33,10 +44,11 @@ pub fn of_message(message: &Message, space: &str, sender: &str, is_agent: bool) 
     body(NewsKind::Message, message.at, &data)
 }
 
-/// A cycle of that agent ended.
+/// A cycle of the agent with that handle ended.
 pub fn of_run(run: &Run, agent: &str) -> String {
     let data = json!({
-        "agent": agent,
+        "agent": run.agent,
+        "agent_handle": agent,
         "cycle": run.id,
         "ending": run.ending.as_str(),
         "reason": run.reason,
@@ -47,19 +59,24 @@ pub fn of_run(run: &Run, agent: &str) -> String {
 }
 
 /// An event of that agent failed for good.
-pub fn of_dead_event(event: &EventId, agent: &str, reason: Option<&str>, at: Timestamp) -> String {
-    let data = json!({"alert": "event_dead", "agent": agent, "event": event, "reason": reason});
+pub fn of_dead_event(event: &EventId, agent: &NamedAgent, reason: Option<&str>, at: Timestamp) -> String {
+    let NamedAgent { id, handle } = agent;
+    let data = json!({
+        "alert": "event_dead", "agent": id, "agent_handle": handle, "event": event, "reason": reason,
+    });
     body(NewsKind::Alert, at, &data)
 }
 
 /// A call of that agent waits for a person. Who asks, for what tool and why: never what the agent wrote (the arguments of a call,
-/// the text of a question), which nobody has approved to leave. `space` is where the card with all of it is.
-pub fn of_asked_call(call: &CallRow, asked: &Approval, agent: &str, space: Option<&str>) -> String {
+/// the text of a question), which nobody has approved to leave. `space` is the handle of where the card with all of it is.
+pub fn of_asked_call(call: &CallRow, asked: &Approval, agent: &NamedAgent, space: Option<&str>) -> String {
     let why = if asked.question { "the agent asks a person" } else { asked.why.as_str() };
     let data = json!({
         "call": call.id,
-        "agent": agent,
-        "space": space,
+        "agent": agent.id,
+        "agent_handle": agent.handle,
+        "space": asked.space,
+        "space_handle": space,
         "kind": asked.kind.as_str(),
         "tool": call.tool,
         "requested_by": asked.requested_by.iter().map(RequestedBy::told).collect::<Vec<_>>(),
@@ -163,7 +180,8 @@ mod tests {
             trust: Trust::Outside,
         };
         for question in [true, false] {
-            let told = of_asked_call(&call, &asked(question), "ada", Some("home"));
+            let ada = NamedAgent { id: AgentId(uuid::Uuid::nil()), handle: "ada".to_owned() };
+            let told = of_asked_call(&call, &asked(question), &ada, Some("home"));
             assert!(!told.contains("4711"), "{told}");
             let told: Value = serde_json::from_str(&told).unwrap();
             let why = if question { "the agent asks a person" } else { "the config wants it" };

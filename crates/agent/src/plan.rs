@@ -78,58 +78,33 @@ impl fmt::Display for Schedule {
     }
 }
 
-/// What becomes of slots at which a plan could not fire, because the server was down or its agent was suspended.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    Default,
-    PartialEq,
-    Eq,
-    Serialize,
-    Deserialize,
-    strum::IntoStaticStr,
-    strum::EnumString,
-)]
-#[serde(rename_all = "snake_case")]
-#[strum(serialize_all = "snake_case")]
-pub enum Missed {
-    /// One event lists them.
-    #[default]
-    Once,
-    /// They are dropped.
-    Skip,
-    /// Each becomes an event.
-    All,
-}
-
-impl Missed {
-    /// The name used in JSON.
-    pub fn as_str(self) -> &'static str {
-        self.into()
+names! {
+    /// What becomes of slots at which a plan could not fire, because the server was down or its agent was suspended.
+    #[derive(Default)]
+    pub enum Missed {
+        /// One event lists them.
+        #[default]
+        Once,
+        /// They are dropped.
+        Skip,
+        /// Each becomes an event.
+        All,
     }
 }
 
-/// Who set a plan, and so who may change it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr)]
-#[serde(rename_all = "snake_case")]
-#[strum(serialize_all = "snake_case")]
-pub enum PlanSource {
-    /// The agent itself.
-    #[default]
-    Agent,
-    /// An operator.
-    Operator,
-    /// The agent's config.
-    Config,
-    /// The heartbeat in the agent's config: it fires only if there is something to look at.
-    Heartbeat,
-}
-
-impl PlanSource {
-    /// The name used in JSON.
-    pub fn as_str(self) -> &'static str {
-        self.into()
+names! {
+    /// Who set a plan, and so who may change it.
+    #[derive(Default)]
+    pub enum PlanSource {
+        /// The agent itself.
+        #[default]
+        Agent,
+        /// An operator.
+        Operator,
+        /// The agent's config.
+        Config,
+        /// The heartbeat in the agent's config: it fires only if there is something to look at.
+        Heartbeat,
     }
 }
 
@@ -537,6 +512,13 @@ fn event_of(plan: &Plan, cause: &Cause, slots: Vec<Timestamp>, now: Timestamp) -
     }
 }
 
+/// The event, with this id, of a plan that an operator lets fire now. Its schedule goes on as if it had not.
+pub fn fired_now(plan: &Plan, id: EventId, now: Timestamp) -> Event {
+    // Somebody else may have written what the agent is told to do.
+    let cause = Cause { root: RootId(id.0.clone()), hop: 0, trust: plan.trust };
+    Event { id, ..event_of(plan, &cause, vec![now], now) }
+}
+
 /// The data of a waiting event after its plan has fired again: the slots of both, up to the limit.
 pub fn extended(mut waits: EventData, fired: EventData) -> EventData {
     if let (EventData::Plan { slots, .. }, EventData::Plan { slots: more, .. }) = (&mut waits, fired) {
@@ -611,6 +593,16 @@ mod tests {
     fn slots(data: &EventData) -> &[Timestamp] {
         let EventData::Plan { slots, .. } = data else { panic!("a plan's event") };
         slots
+    }
+
+    #[test]
+    fn an_operator_lets_a_plan_fire_with_what_it_says_and_no_more_trust_than_it_has() {
+        let (plan, now) = (Plan { trust: Trust::Outside, ..hourly() }, at("2026-03-01T09:30:00Z"));
+        let event = fired_now(&plan, EventId("e".into()), now);
+        assert_eq!((event.id.0.as_str(), event.envelope.root.0.as_str()), ("e", "e"));
+        assert_eq!((slots(&event.data), event.envelope.trust), (&[now][..], Trust::Outside));
+        let (scheduled, _) = fired(&plan, &Cause::default(), at("2026-03-01T10:00:00Z"));
+        assert_eq!(event.kind, scheduled.kind);
     }
 
     #[test]

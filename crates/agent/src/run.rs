@@ -8,29 +8,19 @@ use crate::call::OutcomeStatus;
 use crate::event::Trust;
 use crate::id::{AgentId, CycleId};
 
-/// How a cycle ended.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr, strum::EnumString,
-)]
-#[serde(rename_all = "snake_case")]
-#[strum(serialize_all = "snake_case")]
-pub enum Ending {
-    /// The agent had nothing more to do.
-    Completed,
-    /// None of the events concerned the agent; the log is unchanged.
-    Skipped,
-    /// A limit of the cycle was reached.
-    Exhausted,
-    /// It was canceled.
-    Canceled,
-    /// It could not continue.
-    Failed,
-}
-
-impl Ending {
-    /// The name used in tables and JSON.
-    pub fn as_str(self) -> &'static str {
-        self.into()
+names! {
+    /// How a cycle ended.
+    pub enum Ending {
+        /// The agent had nothing more to do.
+        Completed,
+        /// None of the events concerned the agent; the log is unchanged.
+        Skipped,
+        /// A limit of the cycle was reached.
+        Exhausted,
+        /// It was canceled.
+        Canceled,
+        /// It could not continue.
+        Failed,
     }
 }
 

@@ -60,7 +60,7 @@ pub struct ApprovalJson {
     /// Handles of the only people who might answer, apart from operators, by the agent's config when it was asked; its config of
     /// now decides.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub approvers: Vec<String>,
+    pub approver_handles: Vec<String>,
     /// When it was asked.
     pub asked_at: Timestamp,
     /// When its cycle goes on without an answer.
@@ -122,7 +122,7 @@ impl ApprovalJson {
             tainted: asked.tainted,
             space: asked.space,
             people: asked.people,
-            approvers: asked.approvers,
+            approver_handles: asked.approvers,
             asked_at: asked.asked_at,
             detach_at: asked.detach_at,
             expires_at: asked.expires_at,

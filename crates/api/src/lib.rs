@@ -92,6 +92,13 @@ pub struct ReadyJson {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     pub totals: Option<agent::port::Totals>,
+    /// Number of files of agents and tools that are not in use because of mistakes in them: what they declare goes on as
+    /// before.
+    #[serde(default)]
+    pub broken_files: usize,
+    /// These mistakes, with file and line; left out without an admin key, and if there are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub mistakes: Vec<String>,
 }
 
 /// Summary of a model.

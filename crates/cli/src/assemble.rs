@@ -1,7 +1,7 @@
 //! Assembles the server: the only module that knows two adapters at once.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use agent::limits;
@@ -11,7 +11,7 @@ use runtime::clock::SystemIds;
 use runtime::sender::Sender;
 use runtime::{Keeper, Ports};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use server::{Options, PublicUrl};
+use server::{FileMistake, FileMistakes, Options, PublicUrl};
 use storage::sqlite::Sqlite;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
@@ -121,10 +121,23 @@ pub(crate) fn ports(
 
 impl LocalServer {
     /// Starts the keeper; the API stays closed until [`LocalServer::serve_api`].
-    pub(crate) fn start(store: Sqlite, ports: Ports, hosts: Vec<String>, connections: usize) -> Self {
+    pub(crate) fn start(
+        store: Sqlite,
+        ports: Ports,
+        data_dir: &Path,
+        hosts: Vec<String>,
+        connections: usize,
+    ) -> Self {
         let keeper = runtime::start(ports.clone());
         let sender = Sender::start(ports.clone());
+        let data_dir = data_dir.to_owned();
+        let mistakes = move || {
+            let wrong =
+                project::reconcile::problems(&data_dir).into_iter().filter(|problem| !problem.warning);
+            wrong.map(|wrong| FileMistake { text: wrong.to_string(), file: wrong.file }).collect()
+        };
         let options = Options {
+            mistakes: FileMistakes::new(mistakes),
             hosts,
             connections,
             version: env!("CARGO_PKG_VERSION").to_owned(),

@@ -128,7 +128,7 @@ impl Client {
             found => return found,
         };
         let rows = self.list(list, SIMILAR_MAX).await.unwrap_or_default();
-        let names = rows.iter().filter_map(|row| row["name"].as_str());
+        let names = rows.iter().filter_map(|row| row["handle"].as_str());
         Err(match nearest(wanted, names) {
             Some(similar) => missing.hint(format!("did you mean `{similar}`?")),
             None => missing,

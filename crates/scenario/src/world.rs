@@ -51,7 +51,7 @@ pub struct World {
 pub struct Stopped(String);
 
 /// Turns any error into the reason why a world stopped.
-pub(crate) fn stopped(error: impl std::fmt::Display) -> Stopped {
+pub fn stopped(error: impl std::fmt::Display) -> Stopped {
     Stopped(error.to_string())
 }
 

@@ -19,6 +19,7 @@ mod limits;
 mod links;
 mod logs;
 mod messages;
+mod names;
 mod plans;
 mod reference;
 mod sockets;

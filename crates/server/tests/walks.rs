@@ -53,9 +53,9 @@ async fn populated() -> Populated {
     let world = World::new().await;
     let text = |json: &Value, field: &str| json[field].as_str().unwrap().to_owned();
     for n in 0..3 {
-        made(&world, "/v1/entities", json!({"name": format!("person-{n}")})).await;
-        made(&world, "/v1/agents", json!({"name": format!("agent-{n}")})).await;
-        made(&world, "/v1/spaces", json!({"name": format!("space-{n}"), "members": ["you"]})).await;
+        made(&world, "/v1/entities", json!({"handle": format!("person-{n}")})).await;
+        made(&world, "/v1/agents", json!({"handle": format!("agent-{n}")})).await;
+        made(&world, "/v1/spaces", json!({"handle": format!("space-{n}"), "members": ["you"]})).await;
         let member = json!({"entity": format!("person-{n}")});
         made(&world, "/v1/spaces/home/members", member).await;
         made(&world, "/v1/spaces/home/messages", json!({"text": "hello", "sender": "you"})).await;
@@ -118,7 +118,7 @@ async fn used(all: &Populated, route: &str) -> Option<(String, Value)> {
         json!({"url": "https://example.com/x", "secrets": ["news"], "on": ["message"], "space": "home"});
     let (path, body) = match route {
         "POST /v1/agents" | "POST /v1/entities" | "POST /v1/spaces" => {
-            (route[5..].to_owned(), json!({"name": "fresh"}))
+            (route[5..].to_owned(), json!({"handle": "fresh"}))
         }
         "PATCH /v1/agents/{agent}" => (agent.to_owned(), json!({"display_name": "Other"})),
         "POST /v1/agents/{agent}/suspend" => (format!("{agent}/suspend"), NO_BODY),
@@ -140,6 +140,7 @@ async fn used(all: &Populated, route: &str) -> Option<(String, Value)> {
         "POST /v1/agents/{agent}/plans" => {
             (format!("{agent}/plans"), json!({"name": "new", "instruction": "Go.", "after": "5m"}))
         }
+        "POST /v1/agents/{agent}/plans/{plan}/fire" => (format!("{agent}/plans/{plan}/fire"), NO_BODY),
         "DELETE /v1/agents/{agent}/plans/{plan}" => (format!("{agent}/plans/{plan}"), NO_BODY),
         "POST /v1/agents/{agent}/calls/{call}/cancel" => (format!("{agent}/calls/{call}/cancel"), NO_BODY),
         "POST /v1/agents/{agent}/events" => (format!("{agent}/events"), json!({"service": "bell"})),
@@ -271,7 +272,7 @@ async fn every_route_that_changes_something_does_it_once_for_each_key() {
         let all = populated().await;
         let world = &all.world;
         let what = format!("{method} {route}");
-        let other = json!({"name": "another"});
+        let other = json!({"handle": "another"});
         if let Some((path, body)) = used(&all, &what).await {
             let first = send(world, &method, &path, "once", &body).await;
             assert!((200..300).contains(&first.status), "{what}: {first:?}");
@@ -351,7 +352,7 @@ async fn a_key_is_new_again_after_thirty_days() {
 #[tokio::test]
 async fn a_repeat_is_answered_although_it_would_be_refused_now() {
     let world = World::new().await;
-    made(&world, "/v1/entities", json!({"name": "zainab"})).await;
+    made(&world, "/v1/entities", json!({"handle": "zainab"})).await;
     made(&world, "/v1/spaces/home/members", json!({"entity": "zainab"})).await;
     let messages = "/v1/spaces/home/messages";
     let body = json!({"text": "hello", "sender": "you", "mentions": ["zainab"]});
@@ -489,9 +490,9 @@ async fn handles_have_no_case_in_any_path() {
 #[tokio::test]
 async fn a_persons_key_learns_nothing_of_what_is_not_theirs() {
     let world = World::new().await;
-    made(&world, "/v1/entities", json!({"name": "zoe"})).await;
-    made(&world, "/v1/agents", json!({"name": "spy"})).await;
-    let space = made(&world, "/v1/spaces", json!({"name": "den", "members": ["zoe", "spy"]})).await;
+    made(&world, "/v1/entities", json!({"handle": "zoe"})).await;
+    made(&world, "/v1/agents", json!({"handle": "spy"})).await;
+    let space = made(&world, "/v1/spaces", json!({"handle": "den", "members": ["zoe", "spy"]})).await;
     let hidden: agent::id::SpaceId = space["id"].as_str().unwrap().parse().unwrap();
     let message = made(&world, "/v1/spaces/den/messages", json!({"text": "psst", "sender": "zoe"})).await;
     let call = asked(&world, |asked| agent::approval::Approval { space: Some(hidden), ..asked }).await;

@@ -166,19 +166,24 @@ pub fn panics(counters: &Counters, effect: Effect) -> Arc<dyn Tool> {
 /// `tool` under another name, with calls that are shown in spaces.
 pub fn visible(name: &str, tool: Arc<dyn Tool>) -> Arc<dyn Tool> {
     let spec = ToolSpec { name: name.to_owned(), visible: true, ..tool.spec().clone() };
-    Arc::new(WithSpec { spec, tool })
+    with_spec(tool, spec)
 }
 
 /// `tool` under another name, as an asynchronous tool. Each call may take `timeout`.
 pub fn asynchronous(name: &str, tool: Arc<dyn Tool>, timeout: Duration) -> Arc<dyn Tool> {
     let spec = ToolSpec { name: name.to_owned(), asynchronous: true, timeout, ..tool.spec().clone() };
-    Arc::new(WithSpec { spec, tool })
+    with_spec(tool, spec)
 }
 
 /// `tool` under that name, run by workers of version 1 in place of the server.
 pub fn by_workers(name: &str, tool: Arc<dyn Tool>) -> Arc<dyn Tool> {
     let (name, worker) = (name.to_owned(), Some("1".to_owned()));
     let spec = ToolSpec { name, worker, counted: OnceLock::new(), ..tool.spec().clone() };
+    Arc::new(WithSpec { spec, tool })
+}
+
+/// `tool` with this specification.
+pub fn with_spec(tool: Arc<dyn Tool>, spec: ToolSpec) -> Arc<dyn Tool> {
     Arc::new(WithSpec { spec, tool })
 }
 

@@ -121,7 +121,7 @@ fn line(found: &Excerpt) -> Value {
     let mut add = |key: &str, value: Option<Value>| value.into_iter().for_each(|value| line[key] = value);
     add("cycle", found.cycle.map(|cycle| json!(cycle)));
     add("key", found.key.as_ref().map(|key| json!(key)));
-    add("space", found.space.as_ref().map(|space| json!(space)));
+    add("space", found.space_handle.as_ref().map(|space| json!(space)));
     add("trust", found.trust.map(|trust| json!(trust)));
     add("text", Some(json!(found.text)));
     line

@@ -6,39 +6,25 @@ use std::str::FromStr;
 use jiff::Timestamp;
 use jiff::civil::{Date, DateTime};
 use jiff::tz::TimeZone;
-use serde::{Deserialize, Serialize};
 
 use super::{BoxFuture, StoreError};
 use crate::entry::Entry;
 use crate::event::Trust;
-use crate::id::{AgentId, CycleId};
+use crate::id::{AgentId, CycleId, SpaceId};
 
-/// Where a text was found.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr, strum::EnumString,
-)]
-#[serde(rename_all = "snake_case")]
-#[strum(serialize_all = "snake_case")]
-pub enum RecallKind {
-    /// What the agent was shown: messages and other events.
-    Inbox,
-    /// What it wrote: its replies, and the arguments of its calls.
-    Assistant,
-    /// What its calls returned.
-    Outcomes,
-    /// A memory that it has now.
-    Memory,
-    /// A message in a space that it is a member of now, whether it processed it or not.
-    Message,
-}
-
-impl RecallKind {
-    /// Every kind, in declaration order.
-    pub const ALL: [Self; 5] = [Self::Inbox, Self::Assistant, Self::Outcomes, Self::Memory, Self::Message];
-
-    /// The name used in JSON.
-    pub fn as_str(self) -> &'static str {
-        self.into()
+names! {
+    /// Where a text was found.
+    pub enum RecallKind {
+        /// What the agent was shown: messages and other events.
+        Inbox,
+        /// What it wrote: its replies, and the arguments of its calls.
+        Assistant,
+        /// What its calls returned.
+        Outcomes,
+        /// A memory that it has now.
+        Memory,
+        /// A message in a space that it is a member of now, whether it processed it or not.
+        Message,
     }
 }
 
@@ -114,9 +100,10 @@ pub struct Excerpt {
     pub cycle: Option<CycleId>,
     /// The key of the memory.
     pub key: Option<String>,
-    /// The handle of the message's space, or of the one that the cycle was about; `None` if there is none, or if there
-    /// are several.
-    pub space: Option<String>,
+    /// The message's space, or the one that the cycle was about; `None` if there is none, or if there are several.
+    pub space: Option<SpaceId>,
+    /// The handle of that space.
+    pub space_handle: Option<String>,
     /// The trust of the message, the entry or the memory.
     pub trust: Option<Trust>,
     /// The part with the words.

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use super::ContextArgs;
 use agent::config::WakeOn;
 use agent::entity::EntityKind;
 use agent::id::GoalId;
@@ -37,13 +38,17 @@ pub(crate) struct AgentsArgs {
 #[derive(Debug, Subcommand)]
 pub(crate) enum AgentsVerb {
     /// List agents, as the command alone does
-    #[command(hide = true, alias = "ls")]
+    #[command(alias = "ls")]
     List(StateArgs),
     /// Show an agent: its state, goals, memories
     Show {
         /// The agent, by handle or id [default: the only one]
         agent: Option<String>,
     },
+    /// Show what an agent's model is sent: summary, entries, and tokens per layer
+    Context(ContextArgs),
+    /// Search all that an agent ever saw, wrote or remembers, and the messages of its spaces
+    Recall(SearchArgs),
     /// Create an agent
     #[command(alias = "add")]
     Create(CreateArgs),
@@ -206,6 +211,7 @@ pub(crate) struct SearchArgs {
 #[derive(Debug, Subcommand)]
 pub(crate) enum MemoriesVerb {
     /// List the memories by key, as the command alone does
+    #[command(alias = "ls")]
     List {
         /// The agent, by handle or id [default: the only one]
         agent: Option<String>,
@@ -248,11 +254,16 @@ pub(crate) struct SpacesArgs {
 #[derive(Debug, Subcommand)]
 pub(crate) enum SpacesVerb {
     /// List spaces, as the command alone does
-    #[command(hide = true, alias = "ls")]
+    #[command(alias = "ls")]
     List {
         /// Include closed spaces
         #[arg(long)]
         all: bool,
+    },
+    /// Show a space
+    Show {
+        /// The space, by handle or id
+        space: String,
     },
     /// Open a space
     Open(OpenSpaceArgs),
@@ -321,7 +332,7 @@ pub(crate) struct OpenSpaceArgs {
     pub(crate) description: Option<String>,
     /// Which messages of agents wake the other agents there: all, or only those that name them
     /// [default: all]
-    #[arg(long, value_name = "all|mention", value_parser = WakeOn::NAMES)]
+    #[arg(long, value_name = "all|mention", value_parser = WakeOn::ALL.map(WakeOn::as_str))]
     pub(crate) wake_on: Option<String>,
 }
 
@@ -358,8 +369,13 @@ pub(crate) struct KindArgs {
 #[derive(Debug, Subcommand)]
 pub(crate) enum EntitiesVerb {
     /// List people and agents, as the command alone does
-    #[command(hide = true, alias = "ls")]
+    #[command(alias = "ls")]
     List(KindArgs),
+    /// Show a person or an agent
+    Show {
+        /// The person or agent, by handle or id
+        entity: String,
+    },
     /// Add a person
     Add {
         /// A handle: a-z, 0-9, `_` and `-`, at most 40 characters
@@ -396,6 +412,7 @@ pub(crate) enum KeysVerb {
         expires: Option<Span>,
     },
     /// List keys, also expired and revoked ones, the newest first, as the command alone does
+    #[command(alias = "ls")]
     List,
     /// Create a key with the same scope in place of another, which expires after the overlap
     Rotate {

@@ -233,7 +233,7 @@ async fn server(data_dir: &Path, running: bool) -> (Vec<Check>, Option<String>) 
     }];
     checks.push(match client.get_as::<Whoami>("/v1/whoami").await {
         Ok(who) => {
-            let detail = who.entity.map_or(who.scope, |entity| format!("posts as {}", entity.name));
+            let detail = who.entity.map_or(who.scope, |entity| format!("posts as {}", entity.handle));
             Check::ok("key", format!("valid: {detail}"))
         }
         Err(failure) => Check::of("key", failure),
@@ -242,7 +242,7 @@ async fn server(data_dir: &Path, running: bool) -> (Vec<Check>, Option<String>) 
     // Only an admin key may list agents.
     match client.list_as::<Agent>("/v1/agents?brief=true", AGENTS_MAX).await {
         Ok(agents) => {
-            let damaged = |agent: &Agent| Some(format!("{}: {}", agent.name, agent.damage.as_ref()?));
+            let damaged = |agent: &Agent| Some(format!("{}: {}", agent.handle, agent.damage.as_ref()?));
             checks.extend(quarantine(agents.iter().filter_map(damaged)));
             checks.extend(backing_off(&agents));
             checks.extend(unguarded(&agents));
@@ -345,7 +345,7 @@ fn unserved(tools: &[ToolJson]) -> Option<Check> {
 
 /// Agents whose guard is off.
 fn unguarded(agents: &[Agent]) -> Option<Check> {
-    let off = agents.iter().filter(|agent| agent.guard == "off").map(|agent| agent.name.as_str());
+    let off = agents.iter().filter(|agent| agent.guard == "off").map(|agent| agent.handle.as_str());
     let names: Vec<&str> = off.collect();
     let detail =
         format!("strangers' text can make these agents give away what is private: {}", names.join(", "));
@@ -357,9 +357,9 @@ fn unguarded(agents: &[Agent]) -> Option<Check> {
 fn cut_tools(agents: &[Agent]) -> Option<Check> {
     let cut = agents.iter().filter(|agent| !agent.tools_left_out.is_empty());
     let lines: Vec<String> =
-        cut.map(|agent| format!("{} of {}", agent.tools_left_out.len(), agent.name)).collect();
+        cut.map(|agent| format!("{} of {}", agent.tools_left_out.len(), agent.handle)).collect();
     let detail = format!("left out, because they are more than the model accepts: {}", lines.join(", "));
-    let hint = "name fewer in the agent's `tools`; `viv show agent NAME` lists what is left out";
+    let hint = "name fewer in the agent's `tools`; `viv agents show NAME` lists what is left out";
     (!lines.is_empty()).then(|| Check::warn("tools", detail).hint(hint))
 }
 
@@ -370,7 +370,7 @@ fn backing_off(agents: &[Agent]) -> Option<Check> {
         let Some(class) = agent.reason.as_deref() else { continue };
         if !matches!(class, "suspended" | "damaged" | "place" | "summary") {
             let why = agent.why.as_deref().unwrap_or(class);
-            by_why.entry(why).or_insert((&agent.name, 0)).1 += 1;
+            by_why.entry(why).or_insert((&agent.handle, 0)).1 += 1;
         }
     }
     let line = |(why, (name, count)): (&&str, &(&str, usize))| match count {

@@ -20,7 +20,7 @@ pub(super) async fn list(client: &Client, screen: &Screen, agent: Option<&str>) 
         return Ok(());
     }
     if goals.is_empty() {
-        screen.text(&format!("`{}` has no goals", agent.name));
+        screen.text(&format!("`{}` has no goals", agent.handle));
     }
     let goals: Vec<Goal> = goals.into_iter().map(goal_of).collect();
     lines(&goals).iter().for_each(|line| screen.wrapped(&screen.clean_line(line), 2));
@@ -31,7 +31,7 @@ pub(super) async fn set(client: &Client, screen: &Screen, agent: &str, goal: &Ne
     let agent = client.agent(agent).await?;
     let answer = client.post(&agent_path(agent.id, "/goals"), goal, None).await?;
     let set: GoalJson = typed("goal", answer.clone())?;
-    screen.result(&answer, &format!("`{}` will see the goal {} in its next cycle", agent.name, set.id));
+    screen.result(&answer, &format!("`{}` will see the goal {} in its next cycle", agent.handle, set.id));
     Ok(())
 }
 
@@ -47,19 +47,20 @@ pub(super) async fn end(
     let path = path(agent.id, goal);
     let unknown = |failure: ClientError| match failure.class {
         ErrorClass::NotFound => {
-            Failure::from(failure).hint(format!("`viv agents goals {}` lists what it has", agent.name))
+            Failure::from(failure).hint(format!("`viv agents goals {}` lists what it has", agent.handle))
         }
         _ => failure.into(),
     };
     if status.is_none() {
         client.delete(&path).await.map_err(unknown)?;
-        screen.result(&json!({"deleted": goal}), &format!("`{}` no longer has the goal {goal}", agent.name));
+        screen
+            .result(&json!({"deleted": goal}), &format!("`{}` no longer has the goal {goal}", agent.handle));
         return Ok(());
     }
     let change = GoalChangeJson { status, ..GoalChangeJson::default() };
     let answer = client.patch(&path, &change).await.map_err(unknown)?;
     let now: GoalJson = typed("goal", answer.clone())?;
-    screen.result(&answer, &format!("the goal {goal} of `{}` is {}", agent.name, now.status.as_str()));
+    screen.result(&answer, &format!("the goal {goal} of `{}` is {}", agent.handle, now.status.as_str()));
     Ok(())
 }
 

@@ -98,7 +98,7 @@ async fn list(client: &Client, screen: &Screen) -> Result<Exit> {
     let now = Timestamp::now();
     screen.rows(rows, "no keys", &["ID", "OF", "LABEL", "CREATED", "USED", "STATE"], |key: &KeyJson| {
         let person = people.iter().find(|person| Some(person.id) == key.entity);
-        let of = person.map_or(&key.scope, |person| &person.name).clone();
+        let of = person.map_or(&key.scope, |person| &person.handle).clone();
         let state = match (key.revoked_at, key.expires_at) {
             (Some(at), _) => format!("revoked {}", ago(at, now)),
             (None, Some(at)) if at <= now => format!("expired {}", ago(at, now)),

@@ -53,9 +53,9 @@ pub(crate) async fn run(client: Client, screen: Screen, args: StateArgs) -> Resu
                 Some("debounce") => "gathers what arrives",
                 _ => "is backing off",
             };
-            screen.note(&format!("`{}` {how}{until}: {why}", agent.name));
+            screen.note(&format!("`{}` {how}{until}: {why}", agent.handle));
         } else if let Some(why) = agent.why.as_ref().filter(|_| agent.state == AgentState::Thinking) {
-            screen.note(&format!("`{}` makes no progress: {why}", agent.name));
+            screen.note(&format!("`{}` makes no progress: {why}", agent.handle));
         }
     }
     for (name, count) in asked(&client, &found).await {
@@ -63,7 +63,7 @@ pub(crate) async fn run(client: Client, screen: Screen, args: StateArgs) -> Resu
         screen.note(&format!("`{name}` has {calls} for a person to answer: `viv approvals --agent {name}`"));
     }
     for (agent, notice) in found.iter().filter_map(|(agent, _)| Some((agent, events::notice(agent)?))) {
-        screen.note(&format!("`{}`: {notice}", agent.name));
+        screen.note(&format!("`{}`: {notice}", agent.handle));
     }
     for problem in client.data_dir().map(project::reconcile::problems).into_iter().flatten() {
         screen.note(&format!("{problem}; {}", problem.while_running()));
@@ -86,7 +86,7 @@ async fn asked(client: &Client, found: &[(Agent, Value)]) -> BTreeMap<String, us
         let is_shown =
             |(agent, _): &&(Agent, Value)| agent.id == one.agent && agent.state != AgentState::Paused;
         if let Some((agent, _)) = found.iter().find(is_shown) {
-            *counts.entry(agent.name.clone()).or_insert(0) += 1;
+            *counts.entry(agent.handle.clone()).or_insert(0) += 1;
         }
     }
     counts
@@ -111,13 +111,13 @@ fn row(screen: &Screen, agent: &Agent) -> Vec<String> {
         held => format!("{} +{held} held", agent.waiting),
     };
     [
-        agent.name.clone(),
+        agent.handle.clone(),
         state,
         waiting,
         agent.cycles.to_string(),
         tokens(agent),
         agent.model.clone().unwrap_or_else(|| "-".to_owned()),
-        agent.last.as_ref().map_or("-", |last| last.ending.as_str()).to_owned(),
+        agent.last_run.as_ref().map_or("-", |last| last.ending.as_str()).to_owned(),
     ]
     .iter()
     .map(|cell| screen.clean_line(cell))

@@ -8,7 +8,8 @@ use futures_util::future::join_all;
 use jiff::Timestamp;
 use serde_json::json;
 
-use crate::args::RunsArgs;
+use super::show;
+use crate::args::{RunsArgs, RunsList, RunsVerb};
 use crate::errors::{Exit, Failure, Result};
 use crate::output::{Screen, ago, short_count, shortened, span};
 
@@ -22,12 +23,19 @@ const PREFIX_MIN: usize = 6;
 const BACK_COLUMNS: usize = 60;
 
 pub(crate) async fn run(client: Client, screen: Screen, args: RunsArgs) -> Result<Exit> {
+    match args.verb.unwrap_or(RunsVerb::List(args.list)) {
+        RunsVerb::List(wanted) => list(&client, &screen, &wanted).await?,
+        RunsVerb::Show { run } => show::run::run(&client, &screen, run.as_deref()).await?,
+    }
+    Ok(Exit::Answered)
+}
+
+async fn list(client: &Client, screen: &Screen, args: &RunsList) -> Result<()> {
     let agent = match &args.agent {
         Some(agent) => Some(client.agent(agent).await?.id),
         None => None,
     };
-    let runs = newest(&client, agent, args.limit as usize).await?;
-    let client = &client;
+    let runs = newest(client, agent, args.limit as usize).await?;
     let detail = |run: &RunJson| {
         let path = format!("/v1/runs/{}", run.id);
         async move { client.get_as::<RunDetail>(&path).await }
@@ -41,18 +49,18 @@ pub(crate) async fn run(client: Client, screen: Screen, args: RunsArgs) -> Resul
             row
         };
         screen.json_list(details.iter().map(row).collect::<Vec<_>>());
-        return Ok(Exit::Answered);
+        return Ok(());
     }
     if details.is_empty() {
         screen.text("no cycle has run yet");
-        return Ok(Exit::Answered);
+        return Ok(());
     }
     let now = Timestamp::now();
-    let rows: Vec<Vec<String>> = details.iter().map(|detail| row(&screen, detail, now)).collect();
+    let rows: Vec<Vec<String>> = details.iter().map(|detail| row(screen, detail, now)).collect();
     screen
         .table(&["RUN", "AGENT", "WHEN", "TOOK", "STEPS", "TOKENS", "ENDED", "ASKED BY", "CAME BACK"], &rows);
-    screen.note("`viv show run RUN` shows one, step by step");
-    Ok(Exit::Answered)
+    screen.note("`viv runs show RUN` shows one, step by step");
+    Ok(())
 }
 
 /// The newest runs of an agent, or of all, the newest first.

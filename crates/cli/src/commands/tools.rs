@@ -236,13 +236,13 @@ fn write_files(screen: &Screen, dir: &Path, declarations: &[Declaration]) -> Res
 pub(crate) async fn clear_guard(client: &Client, screen: &Screen, agent: &str, yes: bool) -> Result<()> {
     let agent = client.agent(agent).await?;
     let what = format!(
-        "`{}` will no longer read what strangers told it; read `viv show context {}` first",
-        agent.name, agent.name
+        "`{}` will no longer read what strangers told it; read `viv agents context {}` first",
+        agent.handle, agent.handle
     );
     input::confirm(screen, &what, yes, None)?;
     let answer = client.post_empty(&agent_path(agent.id, "/guard/clear")).await?;
     let GuardClearedJson { entries, goals, plans, memories } = typed("answer", answer.clone())?;
-    screen.result(&answer, &format!("`{}` no longer reads {entries} entries of its log", agent.name));
+    screen.result(&answer, &format!("`{}` no longer reads {entries} entries of its log", agent.handle));
     for goal in goals {
         screen.note(&screen.clean_line(&format!("deleted its goal `{goal}`")));
     }

@@ -137,7 +137,7 @@ fn completions_and_man_pages_are_generated_from_the_command_line() {
     let ran = run(dir.path(), &["man", "--dir", man.to_str().unwrap(), "--json"]);
     assert_eq!(ran.code, 0, "{}", ran.shown());
     let show_run = std::fs::read_to_string(man.join("viv-show-run.1")).unwrap();
-    assert!(show_run.contains("step by step") && show_run.contains("viv show run ada"), "{show_run}");
+    assert!(show_run.contains("step by step") && show_run.contains("viv runs show ada"), "{show_run}");
     let keys_add = std::fs::read_to_string(man.join("viv-keys-add.1")).unwrap();
     assert!(keys_add.contains(&title("viv-keys-add")), "{keys_add}");
     assert!(keys_add.contains("[OPTIONS] <SCOPE>"), "{keys_add}");

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::approvals::until;
-use crate::world::{Ran, viv};
+use crate::world::{Ran, get, viv};
 
 /// A command in a project, without a variable that names the data directory.
 fn command(project: &Path, args: &[&str]) -> Command {
@@ -33,6 +33,7 @@ struct Up {
     out: BufReader<ChildStdout>,
     /// What it reported about the files when it was ready.
     files: Value,
+    url: String,
 }
 
 impl Up {
@@ -41,7 +42,8 @@ impl Up {
         let mut child = command.args(more).stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
         let mut out = BufReader::new(child.stdout.take().unwrap());
         let ready = line(&mut out);
-        Self { child, out, files: ready["files"].clone() }
+        let url = ready["url"].as_str().unwrap().to_owned();
+        Self { child, out, files: ready["files"].clone(), url }
     }
 
     /// Waits for the next line of its output.
@@ -79,7 +81,7 @@ fn project(files: &[(&str, &str)]) -> TempDir {
 }
 
 fn names(rows: &Value) -> Vec<&str> {
-    rows.as_array().unwrap().iter().map(|row| row["name"].as_str().unwrap()).collect()
+    rows.as_array().unwrap().iter().map(|row| row["handle"].as_str().unwrap()).collect()
 }
 
 const ADA: &str = "---\ndescription: first\n---\nYou are Ada.\nBe kind.\n";
@@ -512,6 +514,15 @@ fn a_server_comes_back_although_the_file_of_an_agent_that_exists_is_broken_and_s
         let ps = run(dir.path(), &["ps"]);
         assert!(ps.out.contains("ada") && ps.out.contains("bob"), "{}", ps.shown());
         assert!(format!("{}{}", ps.out, ps.err).contains("agents/ada.md"), "{}", ps.shown());
+        // Who has no key learns that something is wrong, and not what.
+        let ready = get(&up.url, "/v1/ready", None);
+        assert_eq!((&ready["ready"], &ready["broken_files"]), (&json!(true), &json!(1)), "{ready}");
+        assert_eq!(ready.get("mistakes"), None, "{ready}");
+        let key = run(dir.path(), &["keys", "admin"]).out;
+        let ready = get(&up.url, "/v1/ready", Some(key.trim()));
+        assert!(ready["mistakes"][0].as_str().unwrap().starts_with("agents/ada.md"), "{ready}");
+        let doctor = run(dir.path(), &["doctor"]);
+        assert!(doctor.code != 0 && doctor.out.contains("agents/ada.md"), "{}", doctor.shown());
         drop(up);
     }
     // The file of an agent that does not exist is refused as before.

@@ -59,7 +59,7 @@ fn a_message_gets_a_reply_and_its_run_can_be_inspected() {
     let run = server.run(&["show", "run", reply["cycle_id"].as_str().unwrap(), "--json"]);
     assert_eq!(run.json()["messages"][0]["id"], reply["replies"][0]["id"]);
     assert_eq!(server.run(&["show", "run", "ada", "--json"]).json()["id"], reply["cycle_id"]);
-    assert_eq!(server.run(&["ps", "--json"]).json()["items"][0]["last"]["ending"], "completed");
+    assert_eq!(server.run(&["ps", "--json"]).json()["items"][0]["last_run"]["ending"], "completed");
 }
 
 #[test]

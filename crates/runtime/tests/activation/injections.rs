@@ -245,6 +245,8 @@ impl Case {
             allow: Vec::new(),
             on,
             of,
+            only_if: None,
+            body: None,
             off: None,
             at: world.clock().now(),
         };

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use agent::approver::Approver;
 use agent::config::AgentConfig;
-use agent::entity::{EntityKind, handle};
+use agent::entity::EntityKind;
 use agent::event::Principal;
 use agent::id::{AgentId, CycleId, EntityId};
 use agent::life::{IdleReason, Standing};
@@ -17,7 +17,7 @@ use axum::extract::State;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::{denied, refused};
+use super::denied::{denied, refused};
 use crate::app_state::{AppState, SharedState};
 use crate::auth::Caller;
 use crate::extract::{Named, Optional, PathParam, Sent, bounded_text, run_to_completion};
@@ -34,8 +34,8 @@ pub(super) async fn create(
     State(app): SharedState,
     Change { body: Sent(new), once }: Change<Sent<NewAgentJson>>,
 ) -> Result<Done<WriteResponse<Agent>>, Problem> {
-    let NewAgentJson { name, display_name, config } = new;
-    let name = handle(&name)?;
+    let NewAgentJson { handle, display_name, config } = new;
+    let name = agent::entity::handle(&handle)?;
     let display_name = bounded_text(
         "display_name",
         display_name.unwrap_or_else(|| name.clone()),
@@ -215,8 +215,8 @@ async fn change_error(app: &AppState, error: RegistryError, id: AgentId, name: &
         return error.into();
     }
     problem.hint(format!(
-        "`{name}` is quarantined; all other agents keep running. `viv verify` lists what is wrong, `viv restore` \
-         restores a backup, `viv agents retire {name} --yes` retires the agent"
+        "`{name}` is quarantined; all other agents keep running. Restore a backup, or retire the agent with \
+         `POST /v1/agents/{name}/retire`"
     ))
 }
 
@@ -369,7 +369,7 @@ fn agent_json(app: &AppState, card: AgentCard, now: Timestamp) -> Agent {
     let tools = AgentTools::of(&*app.ports.toolbox, &*app.ports.models, &card.config);
     Agent {
         id: card.id,
-        name: card.entity.name,
+        handle: card.entity.name,
         display_name: card.entity.display_name,
         description: card.config.description.clone(),
         state,
@@ -393,10 +393,10 @@ fn agent_json(app: &AppState, card: AgentCard, now: Timestamp) -> Agent {
         commit_n: card.commit_n,
         cost_micros: card.cost_micros,
         unpriced: card.unpriced,
-        last: card.last.map(Into::into),
-        next_plan: card.next_plan,
+        last_run: card.last.map(Into::into),
+        next_plan_at: card.next_plan,
         damage: card.damage,
-        dead: card.dead.map(Into::into),
+        dead_events: card.dead.map(Into::into),
     }
 }
 

@@ -15,9 +15,9 @@ use axum::extract::State;
 use runtime::approvals::AnswerError;
 
 use super::agents::find_agent;
+use super::denied::wanted;
 use super::entities::find_entity;
 use super::spaces::find_space;
-use super::wanted;
 use crate::app_state::{AppState, SharedState};
 use crate::auth::{Caller, membership};
 use crate::extract::{Exact, Named, PathParam, Query, Sent, run_to_completion};
@@ -28,10 +28,10 @@ use api::{
     ApprovalJson, ApprovalLinkQuery, ApprovalQuery, ApprovalRuleJson, CallAnswerJson, PageJson, RuleQuery,
 };
 
-const WAITING: &str = "`viv approvals list` lists the calls that wait for a person";
+const WAITING: &str = "`GET /v1/approvals` lists the calls that wait for a person";
 const ANSWERED: &str =
-    "`viv approvals show CALL` shows what became of it; `viv approvals list` lists what still waits";
-const UNFIT: &str = "`viv approvals show CALL` shows what is asked and how to answer";
+    "`GET /v1/approvals/CALL` shows what became of it; `GET /v1/approvals` lists what still waits";
+const UNFIT: &str = "`GET /v1/approvals/CALL` shows what is asked and how to answer";
 
 /// Lists calls that wait for people, the newest first. With a person's key: those in the spaces of that person.
 #[utoipa::path(get, path = "/v1/approvals", tag = "approvals", params(ApprovalQuery),

@@ -9,7 +9,7 @@ use axum::extract::State;
 use jiff::Timestamp;
 
 use super::agents::find_agent;
-use super::refused;
+use super::denied::refused;
 use crate::app_state::{AppState, SharedState};
 use crate::extract::{Exact, Named, PathParam, Sent, bounded_text, run_to_completion};
 use crate::listing::{List, Listed};

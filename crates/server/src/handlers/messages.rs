@@ -16,9 +16,9 @@ use axum::Json;
 use axum::extract::State;
 use uuid::Uuid;
 
+use super::denied::{denied, wanted};
 use super::entities::find_entity;
 use super::events::publish_progress;
-use super::{denied, wanted};
 use crate::app_state::{AppState, SharedState};
 use crate::auth::{Caller, InSpace, membership};
 use crate::extract::{Exact, PathParam, Sent, run_to_completion};
@@ -257,7 +257,7 @@ pub(crate) async fn with_senders(
     let mut senders: HashMap<EntityId, (String, EntityKind, String)> = HashMap::new();
     let mut out = Vec::with_capacity(messages.len());
     for message in messages {
-        let (sender_name, sender_kind, handle) = match senders.entry(message.sender) {
+        let (display_name, sender_kind, handle) = match senders.entry(message.sender) {
             Entry::Occupied(known) => known.get().clone(),
             Entry::Vacant(vacant) => {
                 let entity = app.ports.reader.entity(message.sender.to_string()).await?;
@@ -267,7 +267,7 @@ pub(crate) async fn with_senders(
                 vacant.insert((entity.display_name, entity.kind, entity.name)).clone()
             }
         };
-        out.push(PostedMessage::new(message, sender_name, sender_kind).with_handle(handle));
+        out.push(PostedMessage::new(message, display_name, sender_kind).with_handle(handle));
     }
     Ok(out)
 }

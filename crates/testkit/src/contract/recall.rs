@@ -73,7 +73,8 @@ pub async fn an_agent_finds_what_it_was_shown_what_it_wrote_and_what_it_remember
         kind: RecallKind::Inbox,
         cycle: Some(driver.open.id),
         key: None,
-        space: Some("family".into()),
+        space: Some(w.family),
+        space_handle: Some("family".into()),
         trust: Some(Trust::Member),
         text: "1. [space family] Husam: \"the boiler leaks\"".into(),
     };
@@ -151,7 +152,7 @@ pub async fn of_a_space_that_it_left_an_agent_finds_what_it_processed(b: Backend
     w.post(w.team, "now the password is maple").await;
     lived(&w, w.bob, "now the password is maple", "noted").await;
     found(&w, w.bob, query("maple"), 1).await;
-    assert_eq!(found(&w, w.ada, query("password"), 1).await[0].space.as_deref(), Some("team"));
+    assert_eq!(found(&w, w.ada, query("password"), 1).await[0].space_handle.as_deref(), Some("team"));
     found(&w, w.ada, query("maple"), 0).await;
 }
 
@@ -171,7 +172,7 @@ pub async fn messages_of_its_spaces_are_found_and_those_of_other_spaces_are_not(
         (texts(&posted)[0], posted[0].kind),
         ("@husam: the router is in the cellar", RecallKind::Message)
     );
-    assert_eq!((posted[0].space.as_deref(), posted[0].trust), (Some("team"), Some(Trust::Member)));
+    assert_eq!((posted[0].space_handle.as_deref(), posted[0].trust), (Some("team"), Some(Trust::Member)));
     found(&w, w.bob, query("attic"), 0).await;
     let all = RecallQuery { kind: Some(RecallKind::Message), ..query("router") };
     assert!(found(&w, w.ada, all.clone(), 2).await.iter().all(|message| message.cycle.is_some()));
@@ -193,7 +194,12 @@ pub async fn a_search_can_be_limited_to_a_time_a_space_and_a_kind(b: Backend) {
     let all = query("tea");
     found(&w, w.ada, all.clone(), 4).await;
     let space = |space: &str| RecallQuery { space: Some(space.into()), ..all.clone() };
-    assert!(found(&w, w.ada, space("family"), 2).await.iter().all(|e| e.space.as_deref() == Some("family")));
+    assert!(
+        found(&w, w.ada, space("family"), 2)
+            .await
+            .iter()
+            .all(|e| e.space_handle.as_deref() == Some("family"))
+    );
     found(&w, w.ada, space(&w.team.to_string()), 2).await;
     let kind = RecallKind::Inbox;
     let both = found(&w, w.ada, RecallQuery { kind: Some(kind), ..space("team") }, 1).await;

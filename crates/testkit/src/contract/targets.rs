@@ -20,6 +20,8 @@ fn target(name: &str, of: NewsOf, on: &[NewsKind]) -> StoredTarget {
         allow: vec!["127.0.0.1:80".into()],
         on: on.to_vec(),
         of,
+        only_if: None,
+        body: None,
         off: None,
         at: at(5),
     }

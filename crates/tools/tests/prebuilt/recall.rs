@@ -14,8 +14,16 @@ use uuid::Uuid;
 use crate::world::{CYCLE, World, now};
 
 fn excerpt(text: &str) -> Excerpt {
-    let (cycle, space, trust) = (Some(CYCLE), Some("family".into()), Some(Trust::Member));
-    Excerpt { at: now(), kind: RecallKind::Inbox, cycle, key: None, space, trust, text: text.into() }
+    Excerpt {
+        at: now(),
+        kind: RecallKind::Inbox,
+        cycle: Some(CYCLE),
+        key: None,
+        space: None,
+        space_handle: Some("family".into()),
+        trust: Some(Trust::Member),
+        text: text.into(),
+    }
 }
 
 fn entry(seq: u64, kind: EntryKind, role: Role, parts: Vec<Part>) -> Entry {
@@ -30,7 +38,7 @@ async fn an_excerpt_shows_time_kind_cycle_space_and_trust() {
         kind: RecallKind::Memory,
         cycle: None,
         key: Some("boiler".into()),
-        space: None,
+        space_handle: None,
         ..excerpt("boiler: old")
     };
     world.store.found = vec![excerpt("the boiler leaks"), memory];

@@ -1,7 +1,7 @@
-//! `viv show agent`: an agent's state, spaces, memories, goals, plans and open calls.
+//! `viv agents show`: an agent's state, spaces, memories, goals, plans and open calls.
 
 use agent::life::Standing;
-use api::{Agent, FactsJson};
+use api::{Agent, FactsJson, PlanJson};
 use jiff::Timestamp;
 use serde_json::json;
 
@@ -24,7 +24,7 @@ pub(crate) async fn agent(client: &Client, screen: &Screen, wanted: Option<&str>
     let line = |text: &str| screen.clean_line(text);
     let about = Some(line(&agent.description)).filter(|about| !about.is_empty());
     let pairs = [
-        ("name", Some(format!("{} ({})", line(&agent.display_name), line(&agent.name)))),
+        ("name", Some(format!("{} ({})", line(&agent.display_name), line(&agent.handle)))),
         ("about", about),
         ("quarantined", agent.damage.as_deref().map(line)),
         ("id", Some(agent.id.to_string())),
@@ -43,7 +43,7 @@ pub(crate) async fn agent(client: &Client, screen: &Screen, wanted: Option<&str>
     let pairs: Vec<_> = pairs.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
     screen.pairs(&pairs);
     let mut spaces: Vec<_> =
-        facts.spaces.iter().map(|s| format!("{} ({})", s.display_name, s.name)).collect();
+        facts.spaces.iter().map(|s| format!("{} ({})", s.display_name, s.handle)).collect();
     spaces.extend((facts.more_spaces > 0).then(|| format!("and {} more", facts.more_spaces)));
     section(screen, "spaces", spaces);
     section(screen, "memories", facts.memories.iter().map(|m| format!("{}: {}", m.key, m.value)).collect());
@@ -75,6 +75,6 @@ fn tokens_of(agent: &Agent) -> String {
     }
 }
 
-fn plan_line(plan: &agent::plan::Plan) -> String {
+fn plan_line(plan: &PlanJson) -> String {
     format!("{} ({}): {}", plan.name, plan.schedule, plan.instruction)
 }

@@ -1,4 +1,4 @@
-//! `viv show run`: one run as a waterfall. Times count from the start of its cycle.
+//! `viv runs show`: one run as a waterfall. Times count from the start of its cycle.
 
 use agent::call::OutcomeStatus;
 use agent::id::CycleId;
@@ -24,9 +24,9 @@ const MARK: usize = 8;
 /// Minimum number of columns of a bar and of a name, however narrow the terminal is.
 const BAR: usize = 8;
 
-const RUN_OR_AGENT: &str = "`viv ps` lists agents; `viv show run AGENT` shows its newest run";
+const RUN_OR_AGENT: &str = "`viv ps` lists agents; `viv runs show AGENT` shows its newest run";
 
-pub(super) async fn run(client: &Client, screen: &Screen, wanted: Option<&str>) -> Result<()> {
+pub(crate) async fn run(client: &Client, screen: &Screen, wanted: Option<&str>) -> Result<()> {
     let id = match wanted {
         Some(id) if id.parse::<CycleId>().is_ok() && is_run(client, id).await? => id.to_owned(),
         Some(prefix) if runs::is_prefix(prefix) => match runs::with_prefix(client, prefix).await? {
@@ -327,10 +327,10 @@ async fn newest_run(client: &Client, wanted: Option<&str>) -> Result<String> {
     })?;
     let page = client.get(&agent_path(agent.id, "/runs?limit=1")).await?;
     page["items"][0]["id"].as_str().map(str::to_owned).ok_or_else(|| {
-        let name = &agent.name;
+        let name = &agent.handle;
         let (why, hint) = match (agent.cycle, &agent.why) {
             (None, None) => (String::new(), "send it a message with `viv say`".to_owned()),
-            (None, Some(why)) => (format!(": {why}"), format!("`viv show agent {name}` shows its state")),
+            (None, Some(why)) => (format!(": {why}"), format!("`viv agents show {name}` shows its state")),
             (Some(_), why) => {
                 let why = why.as_ref().map(|why| format!(", and makes no progress: {why}"));
                 let hint = format!("a run is written when its cycle ends; `viv watch {name}` follows it");

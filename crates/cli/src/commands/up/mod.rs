@@ -99,7 +99,7 @@ pub(crate) async fn run(global: Global, mut screen: Screen, args: UpArgs) -> Res
         hosts.push(address.ip().to_string());
     }
     let ports_of_hooks = ports.clone();
-    let server = LocalServer::start(store, ports, hosts, connections);
+    let server = LocalServer::start(store, ports, data_dir, hosts, connections);
     let serving = server.serve_api(listener);
     // A program may be asked for the secrets, which takes as long as it takes.
     tokio::spawn(report::unready_hooks(ports_of_hooks));

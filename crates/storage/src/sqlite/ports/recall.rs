@@ -5,7 +5,8 @@ mod places;
 use std::collections::HashSet;
 
 use agent::entry::Entry;
-use agent::id::{AgentId, CycleId};
+use agent::event::Trust;
+use agent::id::{AgentId, CycleId, SpaceId};
 use agent::limits;
 use agent::port::{
     BoxFuture, CycleRef, Excerpt, Recall, RecallError, RecallKind, RecallQuery, Recalled, StoreError,
@@ -25,7 +26,7 @@ use crate::sqlite::tables::entries::{ENTRY, entry_at};
 use crate::sqlite::tables::facts::memory;
 use crate::sqlite::tables::messages::named_messages;
 use crate::sqlite::tables::rows::{
-    TRUSTS, agent_row, all, bytes, code_of, first, int, ms, time, uuid_at, uuid_or_none,
+    agent_row, all, bytes, code_of, first, int, ms, time, uuid_at, uuid_or_none,
 };
 use places::{places, searchable};
 
@@ -249,17 +250,20 @@ fn repetitions_last(ranked: Vec<Ranked>, limit: usize) -> Vec<Ranked> {
 
 fn excerpt(db: &Connection, found: Found, text: String) -> Outcome<Excerpt> {
     let Found { hit, key, trust, spaces } = found;
-    let name = "SELECT name FROM space WHERE id = ?";
+    let sql = "SELECT uuid, name FROM space WHERE id = ?";
+    let of = match spaces[..] {
+        [space] => first(db, sql, [space], |row| Ok((SpaceId(uuid_at(row, 0)?), row.get(1)?)))?,
+        _ => None,
+    };
+    let (space, space_handle) = of.unzip();
     Ok(Excerpt {
         at: time(hit.at)?,
         kind: kind_of(hit.kind).ok_or_else(|| damaged("the index has an unknown kind of text"))?,
         cycle: hit.cycle,
         key,
-        space: match spaces[..] {
-            [space] => first(db, name, [space], |row| Ok(row.get(0)?))?,
-            _ => None,
-        },
-        trust: trust.and_then(|code| TRUSTS.get(usize::try_from(code).ok()?).copied()),
+        space,
+        space_handle,
+        trust: trust.and_then(|code| Trust::ALL.get(usize::try_from(code).ok()?).copied()),
         text,
     })
 }
@@ -295,11 +299,11 @@ fn text_of(
         let sql = format!("{ENTRY} WHERE agent = ? AND seq = ?");
         let entry = first(db, &sql, [agent, seq], |row| Ok(entry_at(row).ok()))?.flatten();
         // A page that a cycle has read is worth less than the events of that cycle.
-        found.trust = entry.as_ref().map(|entry| code_of(&TRUSTS, &entry.trust));
+        found.trust = entry.as_ref().map(|entry| code_of(&Trust::ALL, &entry.trust));
         return Ok(entry.and_then(|entry| text::of_entry(&entry)).map(|(_, text)| text));
     }
     let Some(key) = &found.key else { return Ok(None) };
     let memory = memory(db, agent, key)?;
-    found.trust = memory.as_ref().map(|memory| code_of(&TRUSTS, &memory.trust));
+    found.trust = memory.as_ref().map(|memory| code_of(&Trust::ALL, &memory.trust));
     Ok(memory.map(|memory| text::of_memory(&memory.key, &memory.value)))
 }

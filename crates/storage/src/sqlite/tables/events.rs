@@ -1,7 +1,7 @@
 //! Rows of the ledger (table `event`): writes accepted events into it and into the inbox, and changes their states.
 
 use agent::config::Urgency;
-use agent::event::{Event, EventData, EventKind, EventState, Principal};
+use agent::event::{Channel, Event, EventData, EventKind, EventState, Principal, Trust};
 use agent::id::{CycleId, EventId};
 use agent::life::{IdleReason, Standing};
 use agent::limits;
@@ -10,8 +10,8 @@ use agent::waits;
 use rusqlite::{Connection, Row, params};
 
 use super::rows::{
-    CHANNELS, TRUSTS, code_of, from_json, int, key, ms, principal_columns, reason_or_none, run, standing_at,
-    time_or_none, to_json, u32_at, uuid_at, uuid_or_none,
+    code_of, from_json, int, key, ms, principal_columns, reason_or_none, run, standing_at, time_or_none,
+    to_json, u32_at, uuid_at, uuid_or_none,
 };
 use super::session::Session;
 use super::{shift, sums};
@@ -184,8 +184,8 @@ fn append(
         reason,
         principal_kind,
         principal,
-        code_of(&CHANNELS, &envelope.channel),
-        code_of(&TRUSTS, &envelope.trust),
+        code_of(&Channel::ALL, &envelope.channel),
+        code_of(&Trust::ALL, &envelope.trust),
         key(&envelope.root.0),
         envelope.hop,
         space,

@@ -3,12 +3,12 @@
 use agent::changes::{Changes, CommitKind};
 use agent::fencing::{self, InboxHead, LifeRow};
 use agent::id::{AgentId, CycleId};
-use agent::life::OpenCycle;
+use agent::life::{IdleReason, OpenCycle};
 use rusqlite::{Connection, Row, params};
 
 use super::rows::{
-    REASONS, bytes, code_of, first, from_json, int, ms, reason_or_none, run, space_row, standing_at,
-    time_or_none, to_json, u32_at, u64_at, usage_at, usage_columns, uuid_or_none,
+    bytes, code_of, first, from_json, int, ms, reason_or_none, run, space_row, standing_at, time_or_none,
+    to_json, u32_at, u64_at, usage_at, usage_columns, uuid_or_none,
 };
 use super::session::Session;
 use crate::sqlite::engine::fault::Outcome;
@@ -114,7 +114,7 @@ pub(crate) fn write(db: &Connection, session: &Session, life: &Life, changes: &C
     let inbox = &life.inbox;
     let sql = "UPDATE inbox_head SET waiting = ?, taken = ?, due_at = ?, hold_until = ?, idle_reason = ?, \
                cancel = ? WHERE agent = ?";
-    let reason = inbox.reason.map(|reason| code_of(&REASONS, &reason));
+    let reason = inbox.reason.map(|reason| code_of(&IdleReason::ALL, &reason));
     let (due_at, hold_until) = (inbox.due_at.map(ms), inbox.hold_until.map(ms));
     let cancel = row.cancel.map(|cycle| bytes(cycle.0));
     run(db, sql, params![inbox.waiting, inbox.taken, due_at, hold_until, reason, cancel, life.agent])

@@ -15,7 +15,7 @@ use uuid::Uuid;
 use super::facts::{goal, memory, pinned_memories};
 use super::plans::{end_plan, is_kept, put_plan};
 use super::queue::note_memory;
-use super::rows::{IMPORTANCES, TRUSTS, bytes, code_of, int, ms, run};
+use super::rows::{bytes, code_of, int, ms, run};
 use crate::sqlite::engine::fault::{Fault, Outcome};
 
 /// Writes the notes that a commit's inward calls change; returns whether there were any.
@@ -79,7 +79,7 @@ pub(crate) fn change_memory(
                        DO UPDATE SET at = excluded.at, used_at = excluded.used_at, value = excluded.value, \
                        importance = excluded.importance, pinned = excluded.pinned, trust = excluded.trust, \
                        to_commit = NULL";
-            let (importance, trust) = (code_of(&IMPORTANCES, &importance), code_of(&TRUSTS, &trust));
+            let (importance, trust) = (code_of(&Importance::ALL, &importance), code_of(&Trust::ALL, &trust));
             run(db, sql, params![agent, key, int(n), ms(at), value, importance, pinned, trust]).map(drop)
         }
         MemoryChange::Mark { key, importance, pinned } => {
@@ -87,7 +87,7 @@ pub(crate) fn change_memory(
             let sql = "UPDATE memory SET importance = coalesce(?3, importance), pinned = coalesce(?4, pinned) \
                        WHERE agent = ?1 AND key = ?2 AND to_commit IS NULL \
                        AND from_commit = (SELECT max(from_commit) FROM memory WHERE agent = ?1 AND key = ?2)";
-            let importance = importance.map(|importance| code_of(&IMPORTANCES, &importance));
+            let importance = importance.map(|importance| code_of(&Importance::ALL, &importance));
             run(db, sql, params![agent, key, importance, pinned]).map(drop)
         }
         MemoryChange::Used { key } => {
@@ -134,7 +134,7 @@ fn put_goal(db: &Connection, agent: i64, n: u64, goal: &Goal, trust: Trust) -> O
     let sql = "INSERT INTO goal (agent, id, from_commit, parent, priority, status, description, trust) \
                VALUES (?, ?, ?, ?, ?, ?, ?, ?)";
     let parent = goal.parent.map(|parent| bytes(parent.0));
-    let (status, trust) = (goal.status.as_str(), code_of(&TRUSTS, &trust));
+    let (status, trust) = (goal.status.as_str(), code_of(&Trust::ALL, &trust));
     let Goal { priority, description, .. } = goal;
     run(db, sql, params![agent, bytes(goal.id.0), int(n), parent, priority, status, description, trust])
         .map(drop)

@@ -2,7 +2,7 @@
 //! decides the new times. What happens when the wall clock is set back stands in `shift`.
 
 use agent::approval::Approval;
-use agent::life::Standing;
+use agent::life::{IdleReason, Standing};
 use agent::waits::{self, Waits};
 use agent::{news, plan};
 use jiff::Timestamp;
@@ -10,7 +10,7 @@ use rusqlite::{Connection, Row, ToSql, params};
 
 use super::plans::{PLAN, plan_at};
 use super::rows::{
-    REASONS, bytes, code_of, first, from_json, ms, reason_or_none, run, time_at, time_or_none, to_json,
+    bytes, code_of, first, from_json, ms, reason_or_none, run, time_at, time_or_none, to_json,
 };
 use super::session::Session;
 use super::shift;
@@ -139,7 +139,7 @@ pub(crate) fn waits_at(row: &Row<'_>, at: usize) -> Outcome<Waits> {
 
 fn write(db: &Connection, agent: i64, waits: Waits) -> rusqlite::Result<()> {
     let Waits { due_at, hold_until, reason } = waits;
-    let reason = reason.map(|reason| code_of(&REASONS, &reason));
+    let reason = reason.map(|reason| code_of(&IdleReason::ALL, &reason));
     let sql = "UPDATE inbox_head SET due_at = ?, hold_until = ?, idle_reason = ? WHERE agent = ?";
     db.prepare_cached(sql)?.execute(params![due_at.map(ms), hold_until.map(ms), reason, agent]).map(drop)
 }

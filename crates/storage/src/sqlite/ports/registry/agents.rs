@@ -25,8 +25,8 @@ use crate::sqlite::tables::life::open_at;
 use crate::sqlite::tables::notes;
 use crate::sqlite::tables::plans::{self, end_plans, follow_config, hold_plans, resume_plans};
 use crate::sqlite::tables::rows::{
-    STANDINGS, bytes, code_of, entity_row, first, int, kind_code, ms, run, standing_at, to_json, u64_at,
-    uuid_or_none, wake_on_code,
+    bytes, code_of, entity_row, first, int, kind_code, ms, run, standing_at, to_json, u64_at, uuid_or_none,
+    wake_on_code,
 };
 use crate::sqlite::tables::session::Session;
 use crate::sqlite::tables::{shift, waits};
@@ -197,7 +197,7 @@ pub(super) fn set_standing(
         StandingChange::Retire => retire(db, session, row, at)?,
     }
     let sql = "UPDATE agent SET standing = ?, damage = NULL WHERE id = ?";
-    run(db, sql, params![code_of(&STANDINGS, &standing), row]).map(drop)
+    run(db, sql, params![code_of(&Standing::ALL, &standing), row]).map(drop)
 }
 
 /// Resumes an agent, whose config and open cycle must be readable. It also ends all its waits, so that it tries
