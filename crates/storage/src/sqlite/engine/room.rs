@@ -67,12 +67,12 @@ fn try_room(_: &Path, _: u64) -> io::Result<()> {
     Ok(())
 }
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
 mod tests {
-    use super::*;
-
+    #[cfg(target_os = "linux")]
     #[test]
     fn what_takes_room_to_try_it_leaves_nothing_behind_and_an_index_with_its_blocks_needs_no_more() {
+        use super::*;
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("a.db");
         assert!(require_room(&file).is_ok());
