@@ -82,17 +82,38 @@ fn people(routes: Routes) -> Routes {
         .change(Person, changing!(approvals::delete_rule), &[])
 }
 
+/// What an agent keeps, as operators read and change it.
+fn notes(routes: Routes) -> Routes {
+    use crate::problem::Code::{
+        AgentRetired, BadGoals, BadPlan, BadValue, InboxFull, MemoriesFull, PinnedMemoriesFull, PlanOfConfig,
+        PlanOver, PlansFull,
+    };
+    use Access::Admin;
+    routes
+        .list(Admin, listing!(memories::list_memories), &[])
+        .change(Admin, changing!(memories::set_memory), &[AgentRetired, MemoriesFull, PinnedMemoriesFull])
+        .change(Admin, changing!(memories::delete_memory), &[AgentRetired])
+        .list(Admin, listing!(goals::list_goals), &[])
+        .change(Admin, changing!(goals::set_goal), &[BadValue, AgentRetired, BadGoals])
+        .change(Admin, changing!(goals::change_goal), &[BadValue, AgentRetired, BadGoals])
+        .change(Admin, changing!(goals::delete_goal), &[AgentRetired])
+        .list(Admin, listing!(plans::list_plans), &[])
+        .change(Admin, changing!(plans::set_plan), &[BadPlan, AgentRetired, PlansFull])
+        .read(Admin, doc!(plans::get_plan), &[])
+        .change(Admin, changing!(plans::fire_plan), &[AgentRetired, InboxFull, PlanOver])
+        .change(Admin, changing!(plans::delete_plan), &[AgentRetired, PlanOfConfig])
+}
+
 /// Adds all routes of the API.
 pub(crate) fn all(routes: Routes) -> Routes {
     use crate::problem::Code::{
-        AgentRetired, BadConfig, BadGoals, BadHandle, BadHeader, BadId, BadMention, BadPlan, BadTool,
-        BadValue, CallOver, ClaimLost, CycleOpen, EventState, EventTaken, HandleTaken, IdTaken, InboxFull,
-        KeyOver, McpChanged, McpFailed, MemoriesFull, NoOpenCycle, NoSuchModel, NoSuchTool, NotFound,
-        NotHuman, NotMember, OutcomeUnknown, PinnedMemoriesFull, PlanOfConfig, PlanOver, PlansFull,
+        AgentRetired, BadConfig, BadHandle, BadHeader, BadId, BadMention, BadTool, BadValue, CallOver,
+        ClaimLost, CycleOpen, EventState, EventTaken, HandleTaken, IdTaken, InboxFull, KeyOver, McpChanged,
+        McpFailed, NoOpenCycle, NoSuchModel, NoSuchTool, NotFound, NotHuman, NotMember, OutcomeUnknown,
         SenderRefused, SenderRequired, SpaceClosed, SpaceFull, ToolOfFile, WorkerVersion,
     };
     use Access::{Admin, AnyKey, Member, Person, Probe, Public, Service, Worker};
-    targets(hooks(people(routes)))
+    notes(targets(hooks(people(routes))))
         .read(Probe, doc!(meta::health), &[])
         .read(Probe, doc!(meta::ready), &[])
         .read(Public, doc!(meta::document), &[])
@@ -124,18 +145,6 @@ pub(crate) fn all(routes: Routes) -> Routes {
         .read(Admin, doc!(history::facts), &[])
         .read(Admin, doc!(history::context), &[NoSuchModel])
         .read(Admin, doc!(history::recall), &[BadValue])
-        .list(Admin, listing!(memories::list_memories), &[])
-        .change(Admin, changing!(memories::set_memory), &[AgentRetired, MemoriesFull, PinnedMemoriesFull])
-        .change(Admin, changing!(memories::delete_memory), &[AgentRetired])
-        .list(Admin, listing!(goals::list_goals), &[])
-        .change(Admin, changing!(goals::set_goal), &[BadValue, AgentRetired, BadGoals])
-        .change(Admin, changing!(goals::change_goal), &[BadValue, AgentRetired, BadGoals])
-        .change(Admin, changing!(goals::delete_goal), &[AgentRetired])
-        .list(Admin, listing!(plans::list_plans), &[])
-        .change(Admin, changing!(plans::set_plan), &[BadPlan, AgentRetired, PlansFull])
-        .read(Admin, doc!(plans::get_plan), &[])
-        .change(Admin, changing!(plans::fire_plan), &[AgentRetired, InboxFull, PlanOver])
-        .change(Admin, changing!(plans::delete_plan), &[AgentRetired, PlanOfConfig])
         .change(Admin, changing!(guard::clear), &[CycleOpen])
         .list(Admin, listing!(tools::list_tools), &[])
         .read(Admin, doc!(tools::get_tool), &[])

@@ -23,7 +23,7 @@ use crate::sqlite::tables::calls::{AgentCall, CALL, OF_AGENT, agent_call_at};
 use crate::sqlite::tables::messages::space_heads;
 use crate::sqlite::tables::rows::{agent_row, first, page_of, row_bytes, time};
 use crate::sqlite::tables::session::Session;
-use crate::sqlite::tables::{approval_rules, approvals, show, waits};
+use crate::sqlite::tables::{approval_rules, approvals, shift, show, waits};
 
 impl Approvals for Sqlite {
     fn answer(&self, answer: PersonAnswer) -> BoxFuture<'_, Result<PersonAnswered, StoreError>> {
@@ -173,8 +173,9 @@ fn granted_now(
     let messages = show::update(db, row)?.into_iter().collect();
     let mut notifications = Notifications { messages, ..Notifications::default() };
     if row.awaited && *open == Some(row.cycle) {
+        shift::settle(db, session, *agent_row)?;
         let at = at.min(session.now());
-        if waits::answer(db, session, *agent_row, *standing, at)? {
+        if waits::answer(db, *agent_row, *standing, at)? {
             notifications.wake.push(Wakeup { agent: *agent, at, urgent: false });
         }
     }

@@ -23,7 +23,7 @@ use crate::sqlite::tables::events::{Head, admit};
 use crate::sqlite::tables::life::Life;
 use crate::sqlite::tables::rows::{first, time, u32_at, uuid_at};
 use crate::sqlite::tables::session::Session;
-use crate::sqlite::tables::{approval_rules, show, urgent, waits};
+use crate::sqlite::tables::{approval_rules, shift, show, urgent, waits};
 
 impl Calls for Sqlite {
     fn detached(
@@ -194,8 +194,9 @@ pub(super) fn end(
     let destination = answers::destination(row.awaited && !late, row.cycle, *open, standing);
     let due = match destination {
         Destination::Cycle => {
+            shift::settle(db, session, agent_row)?;
             let at = at.min(session.now());
-            waits::answer(db, session, agent_row, standing, at)?.then_some(at)
+            waits::answer(db, agent_row, standing, at)?.then_some(at)
         }
         Destination::Inbox => {
             let mut head = Head::read(db, session, agent_row).map_err(name_agent(agent))?;

@@ -13,6 +13,7 @@ pub(crate) mod events;
 pub(crate) mod facts;
 pub(crate) mod held;
 pub(crate) mod inbox;
+pub(crate) mod lead;
 pub(crate) mod life;
 pub(crate) mod messages;
 pub(crate) mod notes;

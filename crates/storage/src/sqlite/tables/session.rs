@@ -7,9 +7,9 @@ use jiff::Timestamp;
 use tokio::sync::Notify;
 
 use super::configs::Configs;
+use super::lead::Lead;
 use super::opening::Opening;
 use super::queue::Signal;
-use super::shift::Lead;
 use super::totals::Counted;
 use crate::sqlite::engine::writer::Memory;
 

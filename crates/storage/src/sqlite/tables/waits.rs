@@ -12,8 +12,6 @@ use super::plans::{PLAN, plan_at};
 use super::rows::{
     bytes, code_of, first, from_json, ms, reason_or_none, run, time_at, time_or_none, to_json,
 };
-use super::session::Session;
-use super::shift;
 use crate::sqlite::engine::fault::{Outcome, damaged};
 
 /// Plans ahead of some agents that have a length of their own.
@@ -100,9 +98,8 @@ pub(crate) fn begin(db: &Connection, now: Timestamp) -> rusqlite::Result<()> {
     bound(db, now, 0, i64::MAX)
 }
 
-/// Ends all waits of an agent on an operator's request. `open`: whether it has an open cycle.
-pub(crate) fn end(db: &Connection, session: &Session, agent: i64, open: bool, now: Timestamp) -> Outcome<()> {
-    shift::settle(db, session, agent)?;
+/// Ends all waits of an agent, which is settled, on an operator's request. `open`: whether it has an open cycle.
+pub(crate) fn end(db: &Connection, agent: i64, open: bool, now: Timestamp) -> Outcome<()> {
     let sql = "SELECT due_at, hold_until, idle_reason, waiting FROM inbox_head WHERE agent = ?";
     let found = first(db, sql, [agent], |row| Ok((waits_at(row, 0)?, row.get::<_, i64>(3)? > 0)))?;
     let (waits, waiting) = found.ok_or_else(|| damaged("it has no `inbox_head` row"))?;
@@ -114,15 +111,8 @@ pub(crate) fn end(db: &Connection, session: &Session, agent: i64, open: bool, no
     Ok(write(db, agent, waits::resumed(waits, open || waiting, now))?)
 }
 
-/// Handles an outcome that the agent's open cycle waits for; returns whether the agent is due now.
-pub(crate) fn answer(
-    db: &Connection,
-    session: &Session,
-    agent: i64,
-    standing: Standing,
-    at: Timestamp,
-) -> Outcome<bool> {
-    shift::settle(db, session, agent)?;
+/// Handles an outcome that the open cycle of the agent, which is settled, waits for; returns whether the agent is due now.
+pub(crate) fn answer(db: &Connection, agent: i64, standing: Standing, at: Timestamp) -> Outcome<bool> {
     let sql = "SELECT due_at, hold_until, idle_reason FROM inbox_head WHERE agent = ?";
     let waits = first(db, sql, [agent], |row| waits_at(row, 0))?
         .ok_or_else(|| damaged("it has no `inbox_head` row"))?;

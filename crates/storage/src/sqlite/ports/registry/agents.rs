@@ -120,7 +120,8 @@ pub(super) fn amend_agent(
     let sql = "SELECT l.open_cycle IS NOT NULL FROM inbox_head h JOIN life l ON l.agent = h.agent \
                JOIN agent a ON a.id = h.agent AND a.standing = 0 WHERE h.agent = ? AND h.idle_reason IS NOT NULL";
     if let Some(open) = first(db, sql, [row], |row| Ok(row.get::<_, bool>(0)?))? {
-        waits::end(db, session, row, open, at)?;
+        shift::settle(db, session, row)?;
+        waits::end(db, row, open, at)?;
     }
     Ok(rev + 1)
 }
@@ -215,7 +216,8 @@ fn resume(db: &Connection, session: &Session, row: i64, at: Timestamp) -> Outcom
     let open = read.ok_or_else(|| damaged("it has no life"))?;
     run(db, "UPDATE agent SET standing = 0, damage = NULL WHERE id = ?", [row])?;
     resume_plans(db, row)?;
-    waits::end(db, session, row, open.is_some(), at)
+    shift::settle(db, session, row)?;
+    waits::end(db, row, open.is_some(), at)
 }
 
 /// Ends everything that an agent has begun. Works even if its records are damaged: nothing else could end it.
