@@ -273,7 +273,8 @@ impl AgentWatch {
     async fn asked(&self) -> Result<Vec<ApprovalJson>> {
         let asked = async {
             let agent: Agent = self.client.get_as(&agent_path(self.agent, "")).await?;
-            if agent.state != AgentState::Paused {
+            // One for which something waits is about to go on.
+            if agent.state != AgentState::Paused || agent.waiting > 0 {
                 return Ok(Vec::new());
             }
             let path = format!("/v1/approvals?agent={}", self.agent);

@@ -1,7 +1,8 @@
 //! Calls that wait for people: who sees and answers them, and what each wrong answer is told.
 
-use agent::approval::{Approval, AskKind, Patience, hash_of};
+use agent::approval::{Approval, AskKind, Patience, RequestedBy, hash_of};
 use agent::call::{CallRow, Runner};
+use agent::event::Principal;
 use agent::id::CallId;
 use agent::limits;
 use axum::http::Method;
@@ -90,6 +91,33 @@ async fn a_person_sees_and_answers_what_is_asked_in_its_spaces_and_a_stranger_no
     assert_eq!(answer(&world, &yours, &id, tainted).await.code(), "forbidden");
     let granted = answer(&world, &yours, &id, yes).await;
     assert_eq!((granted.status, &granted.json["by"]), (200, &json!("you")), "{granted:?}");
+}
+
+#[tokio::test]
+async fn all_who_see_a_call_read_who_caused_it_and_only_operators_what_the_model_wrote_beside_it() {
+    let world = World::new().await;
+    let by = |principal, name| RequestedBy::new(principal, name);
+    let id = asked(&world, |asked| Approval {
+        requested_by: vec![
+            by(Principal::Entity(world.you), "you"),
+            by(Principal::Webhook("ci".into()), "ci"),
+        ],
+        said: Some("it hangs".into()),
+        ..asked
+    })
+    .await;
+    let (yours, path) = (world.your_key().await, format!("/v1/approvals/{id}"));
+    let readers = world.key(json!({"scope": "operator:read"})).await.1;
+    for (key, said) in [(ADMIN, true), (&readers, true), (&yours, false)] {
+        let one = world.ask(Method::GET, &path, key, None).await.json;
+        let list = world.ask(Method::GET, "/v1/approvals", key, None).await.json["items"][0].clone();
+        for shown in [one, list] {
+            assert_eq!(shown["requested_by"], json!(["you", "ci"]));
+            assert_eq!(shown["said"], if said { json!("it hangs") } else { Value::Null }, "{shown}");
+        }
+    }
+    let answered = answer(&world, &yours, &id, json!({"verdict": "refuse"})).await;
+    assert_eq!((answered.status, &answered.json["said"]), (200, &Value::Null));
 }
 
 #[tokio::test]

@@ -255,6 +255,40 @@ fn what_is_approved_is_printed_first_and_nothing_else_is_approved() {
     assert!(card.contains(r#"arguments: {"url":"http://127.0.0.1:9/x"}"#), "{read}");
 }
 
+/// A name that is given twice is one thing for who reads the card and another for the tool.
+#[test]
+fn a_persons_arguments_that_name_something_twice_are_refused() {
+    let (server, call) = wanting();
+    let address = server.url().strip_prefix("http://").unwrap();
+    let answer = |arguments: &str| {
+        let body = format!(r#"{{"verdict": "approve", "arguments": {arguments}}}"#);
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        let request = format!(
+            "POST /v1/approvals/{call}/answer HTTP/1.1\r\nhost: {address}\r\nauthorization: Bearer {}\r\nconnection: close\r\n\
+             content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+            server.key(),
+            body.len()
+        );
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut response = String::new();
+        stream.read_to_string(&mut response).unwrap();
+        response
+    };
+    let (shown, other) = (r#""url": "http://127.0.0.1:9/x""#, r#""url": "http://127.0.0.1:9/y""#);
+    for twice in [
+        format!("{{{shown}, {other}}}"),
+        format!("{{{shown}, {shown}}}"),
+        format!("{{{shown}, \"\\u0075rl\": \"x\"}}"),
+    ] {
+        let refused = answer(&twice);
+        assert!(refused.starts_with("HTTP/1.1 400") && refused.contains("given twice"), "{twice}: {refused}");
+        assert_eq!(waiting(&server)["state"], "wanted");
+    }
+    let taken = answer(&format!("{{{other}}}"));
+    assert!(taken.starts_with("HTTP/1.1 200"), "{taken}");
+}
+
 #[test]
 fn what_a_member_writes_is_not_shown_as_a_card() {
     let (server, call) = wanting();

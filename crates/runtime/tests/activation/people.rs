@@ -539,8 +539,18 @@ async fn a_question_to_nobody_is_refused_to_the_agent() {
     assert_eq!(scene.list(true).await.len(), 0);
 }
 
+/// What happens between the question and its answer.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Meanwhile {
+    Nothing,
+    /// The pause ends.
+    Long,
+    /// Something else wants the agent.
+    Event,
+}
+
 /// The whole story, cut at its n-th commit; husam approves whatever waits.
-async fn story(cut_at: i64, written: bool, late: bool) -> (u64, Vec<&'static str>, i64) {
+async fn story(cut_at: i64, written: bool, meanwhile: Meanwhile) -> (u64, Vec<&'static str>, i64) {
     let left = Arc::new(AtomicI64::new(cut_at));
     let counter = Arc::clone(&left);
     let fixture = Fixture::with(Scripted::answering(caller("fire", json!({}))), move |inner| {
@@ -554,9 +564,15 @@ async fn story(cut_at: i64, written: bool, late: bool) -> (u64, Vec<&'static str
     for round in 0..6 {
         scene.fixture.world.pass(Duration::from_secs(2)).await.unwrap();
         restart_if_cut(&mut scene.fixture, &left);
-        if late && round == 2 {
-            scene.fixture.world.pass(PAUSE).await.unwrap();
-            restart_if_cut(&mut scene.fixture, &left);
+        match meanwhile {
+            Meanwhile::Long if round == 2 => {
+                scene.fixture.world.pass(PAUSE).await.unwrap();
+                restart_if_cut(&mut scene.fixture, &left);
+            }
+            Meanwhile::Event if round == 1 => {
+                scene.fixture.world.say(husam, lobby, "are you there?").await.unwrap();
+            }
+            Meanwhile::Nothing | Meanwhile::Long | Meanwhile::Event => {}
         }
         if round == 3 {
             for AskedCall { row, .. } in scene.list(false).await {
@@ -573,14 +589,16 @@ async fn story(cut_at: i64, written: bool, late: bool) -> (u64, Vec<&'static str
 
 #[tokio::test]
 async fn an_approval_survives_a_death_at_every_commit_and_its_call_runs_at_most_once() {
-    for late in [false, true] {
-        let (fired, endings, commits) = story(1_000_000, false, late).await;
-        assert_eq!(fired, 1, "{endings:?}");
+    for meanwhile in [Meanwhile::Nothing, Meanwhile::Long, Meanwhile::Event] {
+        let (fired, endings, commits) = story(1_000_000, false, meanwhile).await;
+        assert_eq!(fired, 1, "{meanwhile:?}: {endings:?}");
         assert!(commits >= 6, "{commits}");
         for (cut, written) in (0..commits).flat_map(|cut| [(cut, false), (cut, true)]) {
-            let (fired, ended, _) = story(cut, written, late).await;
-            assert!(fired <= 1, "cut at {cut}, written: {written}, late: {late}");
-            assert_eq!(ended, endings, "cut at {cut}, written: {written}, late: {late}");
+            let (fired, ended, _) = story(cut, written, meanwhile).await;
+            assert!(fired <= 1, "cut at {cut}, written: {written}, {meanwhile:?}");
+            let completed = ended.iter().all(|ending| *ending == "completed");
+            let as_before = if meanwhile == Meanwhile::Event { completed } else { ended == endings };
+            assert!(as_before, "cut at {cut}, written: {written}, {meanwhile:?}: {ended:?}");
         }
     }
 }

@@ -108,6 +108,23 @@ async fn a_time_that_is_dropped_because_it_is_late_leaves_one_line_in_the_log() 
     }
 }
 
+#[tokio::test]
+async fn the_log_names_the_agent_by_its_handle_and_says_why_it_skipped() {
+    let logged = Logged::default();
+    let _guard = tracing::subscriber::set_default(logged.clone());
+    let fixture = Fixture::new(|_| Script::new().call("skip", &json!({"reason": "nothing new"})));
+    let ada = fixture.world.agent("ada", AgentConfig::default()).await.unwrap();
+    fixture.world.service(ada, "bell", "bell", json!({})).await.unwrap();
+    fixture.world.quiet().await.unwrap();
+    let lines = logged.0.lock().unwrap().clone();
+    let ended: Vec<&String> = lines.iter().filter(|line| line.contains("a cycle ended")).collect();
+    let [line] = ended[..] else { panic!("{lines:?}") };
+    for part in ["agent=\"ada\"", "ending=\"skipped\"", "nothing new"] {
+        assert!(line.contains(part), "{part} in {line}");
+    }
+    assert!(lines.iter().all(|line| !line.contains(&ada.to_string())), "{lines:?}");
+}
+
 /// What happens before a stretch of days begins.
 #[derive(Clone, Copy)]
 enum Mishap {

@@ -80,6 +80,12 @@ const RULES: &[Rule] = &[
     },
     Rule {
         lines: Lines::Shipped,
+        words: "%agent,|%agent)|agent = %",
+        homes: &["crates/runtime/src/trace.rs"],
+        instead: "operators know agents by their handles: `agent = live.name(agent)`",
+    },
+    Rule {
+        lines: Lines::Shipped,
         words: "unbounded|mpsc::channel()",
         homes: &[],
         instead: "a channel without a limit: give it one from crates/agent/src/limits.rs",

@@ -156,6 +156,14 @@ pub(super) fn succeeded(
     Ok(Outcome::ok(mask.hide(text)))
 }
 
+/// An answer came, but whoever read it failed.
+pub(super) fn unread(error: &tokio::task::JoinError) -> ToolError {
+    ToolError {
+        model: "the server answered, but its answer could not be read".to_owned(),
+        operator: Some(error.to_string()),
+    }
+}
+
 /// A text without the byte order mark that some programs put in front.
 fn without_mark(bytes: &[u8]) -> &[u8] {
     bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(bytes)

@@ -17,7 +17,7 @@ pub(crate) use self::answer::{AnswerHead, is_text, refusal, retry_after, unknown
 use crate::arguments::Checker;
 use crate::connector::Connector;
 use crate::declare::{self, Declaration, DeclarationMistake, HttpDeclaration};
-use crate::secret::Secrets;
+use crate::secret::{Secrets, apart};
 use crate::turn::Turns;
 
 /// A tool that sends a request to an HTTP server.
@@ -81,11 +81,16 @@ impl HttpTool {
             Ok(body) => body,
             Err(error) => return answer::failed(&error, effect, &mask),
         };
-        if head.is_success() {
-            answer::succeeded(&head, &body, self.http.outcome.as_deref(), &mask)
-        } else {
-            answer::refused(&head, &body, effect, context.now, &mask)
-        }
+        let bytes = body.bytes.len();
+        let (pointer, now) = (self.http.outcome.clone(), context.now);
+        let read = move || {
+            if head.is_success() {
+                answer::succeeded(&head, &body, pointer.as_deref(), &mask)
+            } else {
+                answer::refused(&head, &body, effect, now, &mask)
+            }
+        };
+        apart(bytes, read).await.unwrap_or_else(|error| Err(answer::unread(&error)))
     }
 }
 

@@ -6,12 +6,12 @@ use rmcp::model::{CallToolResult, ContentBlock, ReadResourceResult, ResourceCont
 use crate::secret::Mask;
 
 /// The outcome of a call that was answered.
-pub(super) fn outcome(result: CallToolResult, mask: &Mask) -> Outcome {
+pub(super) async fn outcome(result: CallToolResult, mask: &Mask) -> Outcome {
     let mut parts: Vec<String> = result.content.into_iter().map(block).collect();
     if parts.is_empty() {
         parts.extend(result.structured_content.map(|json| json.to_string()));
     }
-    let text = mask.hide(parts.join("\n"));
+    let text = mask.hide_apart(parts.join("\n")).await;
     match (result.is_error.unwrap_or_default(), text.is_empty()) {
         (true, true) => Outcome::error("the tool failed and did not say why"),
         (true, false) => Outcome::error(text),
@@ -21,9 +21,9 @@ pub(super) fn outcome(result: CallToolResult, mask: &Mask) -> Outcome {
 }
 
 /// The text of a resource.
-pub(super) fn resource(result: ReadResourceResult, mask: &Mask) -> String {
+pub(super) async fn resource(result: ReadResourceResult, mask: &Mask) -> String {
     let texts: Vec<String> = result.contents.into_iter().map(contents).collect();
-    mask.hide(texts.join("\n"))
+    mask.hide_apart(texts.join("\n")).await
 }
 
 fn block(block: ContentBlock) -> String {
@@ -57,6 +57,7 @@ fn sized(what: &str, kind: &str, data: &str) -> String {
 #[cfg(test)]
 mod tests {
     use agent::call::OutcomeStatus;
+    use futures_util::FutureExt as _;
     use serde_json::{Value, json};
 
     use super::*;
@@ -64,7 +65,7 @@ mod tests {
 
     fn read(result: Value) -> Outcome {
         let mask = Mask::of([("key", &SecretValue::new("canary-123"))].into_iter());
-        outcome(serde_json::from_value(result).unwrap(), &mask)
+        outcome(serde_json::from_value(result).unwrap(), &mask).now_or_never().unwrap()
     }
 
     #[test]

@@ -333,7 +333,7 @@ impl Connection {
             }
             ServiceError::McpError(error) => {
                 let text = format!("the MCP server `{server}` refused: {}", error.message);
-                return Err(Failure::new(Known::Answered, self.mask.hide(text)));
+                return Err(Failure::new(Known::Answered, self.mask.hide_apart(text).await));
             }
             ServiceError::UnexpectedResponse => {
                 let text = format!("the MCP server `{server}` answered, but not in a form that can be read");
@@ -343,7 +343,7 @@ impl Connection {
             _ => (Known::Lost, "the connection ended".to_owned()),
         };
         let why = end_of(&self.gate, self.process.as_ref(), self.is_closed()).await.unwrap_or(why);
-        let text = self.mask.hide(format!("the MCP server `{server}` failed: {why}"));
+        let text = self.mask.hide_apart(format!("the MCP server `{server}` failed: {why}")).await;
         let errors = match &self.process {
             Some(process) if self.is_closed() => process.last_words().await,
             _ => String::new(),

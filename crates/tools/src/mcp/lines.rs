@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agent::limits;
+use futures_util::future::BoxFuture;
 use rmcp::RoleClient;
 use rmcp::model::{ClientJsonRpcMessage, ServerJsonRpcMessage};
 use rmcp::transport::Transport;
@@ -27,6 +28,8 @@ pub(super) struct Lines<R, W> {
     output: BufReader<R>,
     /// The beginning of a line; it stays here if a read is given up.
     line: Vec<u8>,
+    /// A whole line from which secrets are being removed; it stays here, too.
+    hiding: Option<BoxFuture<'static, String>>,
     /// The lines of a message that is not whole yet.
     begun: String,
     /// Messages that were read and not given out yet.
@@ -39,7 +42,16 @@ impl<R: AsyncRead + Unpin, W> Lines<R, W> {
     pub(super) fn new(output: R, input: W, mask: Arc<Mask>, gate: Arc<Gate>) -> Self {
         let input = Arc::new(Mutex::new(Some(input)));
         let output = BufReader::with_capacity(READ_BYTES, output);
-        Self { input, output, line: Vec::new(), begun: String::new(), heard: VecDeque::new(), mask, gate }
+        Self {
+            input,
+            output,
+            line: Vec::new(),
+            hiding: None,
+            begun: String::new(),
+            heard: VecDeque::new(),
+            mask,
+            gate,
+        }
     }
 
     /// Reads to the end of the line. `false` if no line will come.
@@ -67,13 +79,18 @@ impl<R: AsyncRead + Unpin, W> Lines<R, W> {
         }
     }
 
-    /// What the line says. One that is not whole may be the beginning of a message over several lines.
-    fn hear(&mut self) {
+    /// Nothing reads the line before its secrets are hidden.
+    fn hide(&mut self) {
         let line = std::mem::take(&mut self.line);
         if self.is_too_much(&line) {
             return;
         }
-        let text = self.mask.hide(String::from_utf8_lossy(&line).into_owned());
+        let (mask, text) = (Arc::clone(&self.mask), String::from_utf8_lossy(&line).into_owned());
+        self.hiding = Some(Box::pin(async move { mask.hide_apart(text).await }));
+    }
+
+    /// What the line says. One that is not whole may be the beginning of a message over several lines.
+    fn hear(&mut self, text: &str) {
         let whole = json::read(text.trim());
         match whole {
             Ok(value) if is_message(&value) => {
@@ -83,12 +100,12 @@ impl<R: AsyncRead + Unpin, W> Lines<R, W> {
             Err(error)
                 if !self.begun.is_empty() || error.is_eof() && text.trim_start().starts_with(['{', '[']) =>
             {
-                self.go_on(&text);
+                self.go_on(text);
             }
-            Ok(_) if !self.begun.is_empty() => self.go_on(&text),
+            Ok(_) if !self.begun.is_empty() => self.go_on(text),
             // Many servers print to their standard output; only a flood of it is an error.
             Ok(_) => self.gate.count(1, 0),
-            Err(_) => self.nonsense(&text),
+            Err(_) => self.nonsense(text),
         }
     }
 
@@ -171,10 +188,16 @@ where
             if let Some(message) = self.heard.pop_front() {
                 return Some(message);
             }
+            if let Some(hiding) = &mut self.hiding {
+                let text = hiding.await;
+                self.hiding = None;
+                self.hear(&text);
+                continue;
+            }
             if self.gate.end_reason().is_some() || !self.read_line().await {
                 return None;
             }
-            self.hear();
+            self.hide();
         }
     }
 

@@ -194,7 +194,7 @@ impl McpServer {
     /// The text of a resource.
     pub async fn read_resource(&self, uri: &str) -> Result<String, ToolError> {
         let (result, mask) = self.read(uri, self.parts.limits.list, Timestamp::now(), &NoGate).await?;
-        Ok(super::answer::resource(result, &mask))
+        Ok(super::answer::resource(result, &mask).await)
     }
 
     /// Its tools, as they were approved: those that can be built, and every mistake. Two tools of one name for models are

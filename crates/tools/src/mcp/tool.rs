@@ -80,13 +80,13 @@ impl McpTool {
         if self.approved.reads_resources {
             let uri = arguments["uri"].as_str().unwrap_or_default();
             return match self.server.read(uri, self.spec.timeout, context.now, context.gate).await {
-                Ok((result, mask)) => Ok(Outcome::ok(answer::resource(result, &mask))),
+                Ok((result, mask)) => Ok(Outcome::ok(answer::resource(result, &mask).await)),
                 Err(failure) => failure.outcome(self.spec.effect),
             };
         }
         let arguments = arguments.as_object().cloned().unwrap_or_default();
         match self.server.call(&self.approved, &arguments, self.spec.timeout, context).await {
-            Ok((result, mask)) => Ok(answer::outcome(result, &mask)),
+            Ok((result, mask)) => Ok(answer::outcome(result, &mask).await),
             Err(failure) => failure.outcome(self.spec.effect),
         }
     }

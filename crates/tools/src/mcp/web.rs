@@ -175,33 +175,39 @@ impl WebClient {
             }
         });
         let (mask, gate) = (Arc::clone(&self.mask), Arc::clone(&self.gate));
-        let checked = move |event: Result<Sse, SseError>| {
-            let mut event = match event {
-                Ok(event) => event,
-                Err(error) => return vec![Err(error)],
-            };
-            // A server must not choose that it is asked again without a pause.
-            event.retry = event.retry.map(|ms| ms.clamp(limits::MCP_RETRY_MIN_MS, limits::MCP_PAUSE_MAX_MS));
-            event.id = event.id.filter(|id| id.len() <= EVENT_ID_MAX_BYTES);
-            let Some(data) = event.data.take() else { return vec![Ok(event)] };
-            if has_too_many_values(data.as_bytes()) {
-                let text = format!("a message has more than {} values", limits::MCP_MESSAGE_VALUES_MAX);
-                return vec![Err(SseError::Body(Box::new(WebFailure { text, known: Known::Lost })))];
-            }
-            let data = mask.hide(data);
-            let found = match json::read(&data) {
-                Ok(value) => messages(value, &gate),
-                Err(_) => nonsense(&data, &gate).into_iter().collect(),
-            };
-            if found.is_empty() {
-                return vec![Ok(Sse { data: Some(data), ..event })];
-            }
-            let written = found.iter().filter_map(|message| serde_json::to_string(message).ok());
-            written.map(|data| Ok(Sse { data: Some(data), ..event.clone() })).collect()
-        };
         let events = SseStream::from_bytes_stream(pieces.boxed());
-        events.flat_map(move |event| stream::iter(checked(event))).boxed()
+        let checked = move |event| {
+            let (mask, gate) = (Arc::clone(&mask), Arc::clone(&gate));
+            async move { stream::iter(checked(event, &mask, &gate).await) }
+        };
+        events.then(checked).flatten().boxed()
     }
+}
+
+/// What an event says, without secrets. Of several messages each becomes an event.
+async fn checked(event: Result<Sse, SseError>, mask: &Mask, gate: &Gate) -> Vec<Result<Sse, SseError>> {
+    let mut event = match event {
+        Ok(event) => event,
+        Err(error) => return vec![Err(error)],
+    };
+    // A server must not choose that it is asked again without a pause.
+    event.retry = event.retry.map(|ms| ms.clamp(limits::MCP_RETRY_MIN_MS, limits::MCP_PAUSE_MAX_MS));
+    event.id = event.id.filter(|id| id.len() <= EVENT_ID_MAX_BYTES);
+    let Some(data) = event.data.take() else { return vec![Ok(event)] };
+    if has_too_many_values(data.as_bytes()) {
+        let text = format!("a message has more than {} values", limits::MCP_MESSAGE_VALUES_MAX);
+        return vec![Err(SseError::Body(Box::new(WebFailure { text, known: Known::Lost })))];
+    }
+    let data = mask.hide_apart(data).await;
+    let found = match json::read(&data) {
+        Ok(value) => messages(value, gate),
+        Err(_) => nonsense(&data, gate).into_iter().collect(),
+    };
+    if found.is_empty() {
+        return vec![Ok(Sse { data: Some(data), ..event })];
+    }
+    let written = found.iter().filter_map(|message| serde_json::to_string(message).ok());
+    written.map(|data| Ok(Sse { data: Some(data), ..event.clone() })).collect()
 }
 
 impl StreamableHttpClient for WebClient {
@@ -242,7 +248,7 @@ impl StreamableHttpClient for WebClient {
                 if body.is_cut || has_too_many_values(&body.bytes) {
                     return Err(self.unusable("the answer is too large"));
                 }
-                let text = self.mask.hide(String::from_utf8_lossy(&body.bytes).into_owned());
+                let text = self.mask.hide_apart(String::from_utf8_lossy(&body.bytes).into_owned()).await;
                 let value = json::read(&text);
                 let value = value.map_err(|_| self.unusable(format!("the answer is no message: {text}")))?;
                 let mut messages = messages(value, &self.gate).into_iter();

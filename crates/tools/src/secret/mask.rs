@@ -1,65 +1,61 @@
 //! Finds secrets in what a server says, in the forms in which servers repeat what they were sent, and hides them.
+//!
+//! One walk over the text for all secrets. What has begun is kept by how far it has come, once however often it begins, so a byte
+//! costs a bounded number of steps: a server that writes against the mask cannot make it slow.
+
+use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::alphabet::{self, Alphabet};
 use base64::engine::{GeneralPurpose, general_purpose::NO_PAD};
 
-use super::SecretValue;
+use super::reading::{READING_MAX_BYTES, Reading, readings};
+use super::{SecretValue, apart};
 
 /// Shortest beginning of a secret, in characters, that is hidden at the end of a text that was cut.
 const CUT_MIN: usize = 4;
 /// What stands for such a beginning.
 const CUT_SHOWN: &str = "•••";
+/// Places that a reading can lead to, the one where it begins included.
+const RING: usize = READING_MAX_BYTES + 1;
 
 /// Hides the secrets of one call.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Mask {
-    secrets: Vec<Hidden>,
+    forms: Arc<[Form]>,
 }
 
-/// One secret as it can be found.
-struct Hidden {
-    /// What is shown instead.
-    shown: String,
-    /// Itself, and what encodings make of it as a whole.
-    forms: Vec<Form>,
-}
-
-/// A text by its characters, each with all its spellings.
+/// One secret as it can be found: itself, or what an encoding makes of it as a whole.
 struct Form {
-    characters: Vec<Vec<Spelling>>,
-    /// The bytes with which it can begin: a text of megabytes is searched for them first.
-    starts: [bool; 256],
-}
-
-/// A way to write a character.
-struct Spelling {
-    text: String,
-    /// Whether its letters may be small or capital.
+    /// What is shown instead.
+    shown: Arc<str>,
+    characters: Vec<char>,
+    /// Whether its letters may be small or capital; the characters are folded then.
     any_case: bool,
 }
 
-/// What stands at some place of a text.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Match {
-    Nothing,
-    /// The text ends within a secret.
-    Beginning,
-    /// A secret that ends there.
-    Until(usize),
+/// A form that has begun, and how far the text can be read as it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Begun {
+    form: usize,
+    /// Characters of it that were read.
+    count: usize,
+    /// Whether only a line break and white space came after those.
+    behind_break: bool,
+    start: usize,
+}
+
+/// A part of the text to hide.
+struct Found {
+    start: usize,
+    end: usize,
+    shown: Arc<str>,
 }
 
 impl Mask {
     /// Hides these secrets, each given by name and value.
     pub(crate) fn of<'a>(secrets: impl Iterator<Item = (&'a str, &'a SecretValue)>) -> Self {
-        let hidden = |(name, secret): (&str, &SecretValue)| Hidden {
-            shown: format!("[secret {name}]"),
-            forms: forms(secret.reveal()),
-        };
-        let mut secrets: Vec<_> = secrets.collect();
-        // A secret may contain another one.
-        secrets.sort_by_key(|(_, secret)| std::cmp::Reverse(secret.reveal().len()));
-        Self { secrets: secrets.into_iter().map(hidden).collect() }
+        Self { forms: secrets.flat_map(|(name, secret)| forms(name, secret.reveal())).collect() }
     }
 
     /// The text without secrets.
@@ -72,13 +68,23 @@ impl Mask {
         self.replaced(text, true)
     }
 
-    fn replaced(&self, mut text: String, is_cut: bool) -> String {
-        for hidden in &self.secrets {
-            for form in &hidden.forms {
-                text = replace(text, form, &hidden.shown, is_cut);
-            }
+    /// The text without secrets, searched where a long one holds nothing up.
+    pub(crate) async fn hide_apart(&self, text: String) -> String {
+        if self.forms.is_empty() {
+            return text;
         }
-        text
+        let mask = self.clone();
+        let hidden = apart(text.len(), move || mask.hide(text)).await;
+        hidden.unwrap_or_else(|_| "[a text that could not be searched for secrets]".to_owned())
+    }
+
+    fn replaced(&self, text: String, is_cut: bool) -> String {
+        if self.forms.is_empty() {
+            return text;
+        }
+        let mut walk = Walk::new(&self.forms);
+        walk.over(&text, is_cut);
+        walk.replaced(text)
     }
 }
 
@@ -88,202 +94,178 @@ impl std::fmt::Debug for Mask {
     }
 }
 
-fn replace(text: String, form: &Form, shown: &str, is_cut: bool) -> String {
-    let mut replaced = String::new();
-    // Everything before it is in `replaced`.
-    let mut done = 0;
-    let mut at = 0;
-    let start = |at: usize| text.as_bytes()[at..].iter().position(|byte| form.starts[usize::from(*byte)]);
-    while let Some(skipped) = start(at) {
-        at += skipped;
-        match find_at(&text, at, form) {
-            Match::Until(end) => {
-                replaced.push_str(&text[done..at]);
-                replaced.push_str(shown);
-                (done, at) = (end, end);
-            }
-            Match::Beginning if is_cut => {
-                replaced.push_str(&text[done..at]);
-                replaced.push_str(CUT_SHOWN);
-                return replaced;
-            }
-            Match::Beginning | Match::Nothing => at += 1,
-        }
-    }
-    if done == 0 {
-        return text;
-    }
-    replaced.push_str(&text[done..]);
-    replaced
+/// A walk over a text.
+struct Walk<'a> {
+    forms: &'a [Form],
+    /// The bytes at which something can begin: a text of megabytes is searched for them first.
+    starts: [bool; 256],
+    /// What has come to each of the next places.
+    ahead: Vec<Vec<Begun>>,
+    /// How many of these there are.
+    waiting: usize,
+    /// In the order of their ends; none overlaps the one before.
+    found: Vec<Found>,
 }
 
-/// Whether the characters stand there, each in any of its spellings.
-fn find_at(text: &str, at: usize, form: &Form) -> Match {
-    // Two spellings can fit: `%` may be itself or begin `%25`.
-    let mut places = vec![at];
-    let mut otherwise = Match::Nothing;
-    for (index, spellings) in form.characters.iter().enumerate() {
-        let mut next = Vec::new();
-        if index > 0 {
-            // A program that wraps lines breaks a secret like any other word.
-            let behind = places.iter().filter_map(|place| behind_break(text.as_bytes(), *place));
-            let behind: Vec<usize> = behind.collect();
-            places.extend(behind);
+impl<'a> Walk<'a> {
+    fn new(forms: &'a [Form]) -> Self {
+        let mut starts = [false; 256];
+        for form in forms {
+            let first = form.characters.first().copied().unwrap_or_default();
+            let byte = first.encode_utf8(&mut [0; 4]).as_bytes()[0];
+            starts[usize::from(byte)] = true;
+            starts[usize::from(byte.to_ascii_uppercase())] |= form.any_case;
         }
-        for place in places {
-            let rest = &text.as_bytes()[place..];
-            let is_end =
-                |spelling: &Spelling| rest.len() < spelling.text.len() && spelling.begins(rest, rest.len());
-            if index >= CUT_MIN && spellings.iter().any(is_end) {
-                otherwise = Match::Beginning;
+        // With these an encoded character begins, and any other letter may be one of the secret in another case.
+        for byte in [b'%', b'&', b'\\'].into_iter().chain(0xC0..=0xFF) {
+            starts[usize::from(byte)] = true;
+        }
+        Self { forms, starts, ahead: vec![Vec::new(); RING], waiting: 0, found: Vec::new() }
+    }
+
+    fn over(&mut self, text: &str, is_cut: bool) {
+        let bytes = text.as_bytes();
+        let (mut at, mut found, mut here) = (0, Vec::new(), Vec::new());
+        while at < bytes.len() {
+            if self.waiting == 0 {
+                let next = bytes[at..].iter().position(|byte| self.starts[usize::from(*byte)]);
+                let Some(skipped) = next else { return };
+                at += skipped;
             }
-            next.extend(spellings.iter().filter_map(|spelling| spelling.end_at(text.as_bytes(), place)));
+            self.come_to(at, &mut here);
+            if !here.is_empty() || self.starts[usize::from(bytes[at])] {
+                let ends_here = readings(text, at, &mut found);
+                found.iter().for_each(|reading| self.read(&here, at, *reading));
+                if matches!(bytes[at], b' ' | b'\t') {
+                    // A folded line begins with white space.
+                    here.iter()
+                        .filter(|begun| begun.behind_break)
+                        .for_each(|begun| self.go_to(at + 1, *begun));
+                }
+                if is_cut && ends_here {
+                    self.cut(&here, bytes.len());
+                }
+            }
+            at += 1;
         }
-        next.sort_unstable();
-        next.dedup();
-        places = next;
-        if places.is_empty() {
-            break;
+        self.come_to(at, &mut here);
+        if is_cut {
+            self.cut(&here, bytes.len());
         }
     }
-    places.into_iter().max().map_or(otherwise, Match::Until)
-}
 
-/// Where the text goes on behind a line break, in any of the forms in which programs write one.
-fn behind_break(text: &[u8], place: usize) -> Option<usize> {
-    let mut rest = &text[place..];
-    loop {
-        // The soft break of mails.
-        let start = rest
-            .strip_prefix(b"=")
-            .filter(|rest| rest.starts_with(b"\r") || rest.starts_with(b"\n"))
-            .unwrap_or(rest);
-        let found = BREAKS.iter().find_map(|known| {
-            let given = start.get(..known.len())?;
-            given.eq_ignore_ascii_case(known.as_bytes()).then(|| &start[known.len()..])
-        });
-        let Some(after) = found else { break };
-        // A folded line begins with white space.
-        let indent = after.iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
-        rest = &after[indent..];
-    }
-    let behind = text.len() - rest.len();
-    (behind > place).then_some(behind)
-}
-
-impl Spelling {
-    fn exact(text: impl Into<String>) -> Self {
-        Self { text: text.into(), any_case: false }
+    /// What has come to that place: of several that came equally far only the one that began first.
+    fn come_to(&mut self, at: usize, here: &mut Vec<Begun>) {
+        here.clear();
+        here.append(&mut self.ahead[at % RING]);
+        self.waiting -= here.len();
+        here.sort_unstable();
+        here.dedup_by_key(|begun| (begun.form, begun.count, begun.behind_break));
     }
 
-    fn any_case(text: String) -> Self {
-        Self { text, any_case: true }
+    fn go_to(&mut self, at: usize, begun: Begun) {
+        self.ahead[at % RING].push(begun);
+        self.waiting += 1;
     }
 
-    /// Where it ends if it stands there, perhaps with a line break in it.
-    fn end_at(&self, text: &[u8], mut place: usize) -> Option<usize> {
-        for (index, own) in self.text.bytes().enumerate() {
-            let fits = |place: usize| {
-                let given = text.get(place)?;
-                let same = if self.any_case { given.eq_ignore_ascii_case(&own) } else { *given == own };
-                same.then_some(place + 1)
-            };
-            let broken = || (index > 0).then(|| behind_break(text, place)).flatten();
-            place = fits(place).or_else(|| fits(broken()?))?;
+    /// Goes on with what has come to that place, and begins what begins there.
+    fn read(&mut self, here: &[Begun], at: usize, reading: Reading) {
+        for begun in here {
+            self.advance(*begun, reading);
+            if reading.is_break() {
+                self.go_to(reading.end, Begun { behind_break: true, ..*begun });
+            }
         }
-        Some(place)
+        for form in 0..self.forms.len() {
+            self.advance(Begun { form, count: 0, behind_break: false, start: at }, reading);
+        }
     }
 
-    /// Whether the first `length` bytes of both are the same.
-    fn begins(&self, rest: &[u8], length: usize) -> bool {
-        let (Some(given), Some(own)) = (rest.get(..length), self.text.as_bytes().get(..length)) else {
-            return false;
-        };
-        if self.any_case { given.eq_ignore_ascii_case(own) } else { given == own }
+    fn advance(&mut self, begun: Begun, reading: Reading) {
+        super::step();
+        let form = &self.forms[begun.form];
+        let Some(count) = form.after(begun.count, reading.character) else { return };
+        if count < form.characters.len() {
+            self.go_to(reading.end, Begun { count, behind_break: false, ..begun });
+        } else {
+            self.hide(Found { start: begun.start, end: reading.end, shown: Arc::clone(&form.shown) });
+        }
+    }
+
+    /// Hides what has begun and may go on behind the end of the text.
+    fn cut(&mut self, here: &[Begun], end: usize) {
+        let long = here.iter().filter(|begun| begun.count >= CUT_MIN);
+        if let Some(start) = long.map(|begun| begun.start).min() {
+            self.hide(Found { start, end, shown: CUT_SHOWN.into() });
+        }
+    }
+
+    /// Secrets that overlap are hidden as one, by the name of the one that begins first, or else of the longest.
+    fn hide(&mut self, mut found: Found) {
+        while let Some(last) = self.found.pop_if(|last| last.end > found.start) {
+            let end = last.end.max(found.end);
+            if (last.start, found.end) <= (found.start, last.end) {
+                found = last;
+            }
+            found.end = end;
+        }
+        self.found.push(found);
+    }
+
+    fn replaced(self, text: String) -> String {
+        if self.found.is_empty() {
+            return text;
+        }
+        let (mut replaced, mut done) = (String::new(), 0);
+        for found in self.found {
+            replaced.push_str(&text[done..found.start]);
+            replaced.push_str(&found.shown);
+            done = found.end;
+        }
+        replaced.push_str(&text[done..]);
+        replaced
     }
 }
 
 impl Form {
-    fn of(characters: Vec<Vec<Spelling>>) -> Self {
-        let mut starts = [false; 256];
-        for spelling in characters.first().into_iter().flatten() {
-            if let Some(first) = spelling.text.bytes().next() {
-                starts[usize::from(first)] = true;
-                starts[usize::from(first.to_ascii_uppercase())] |= spelling.any_case;
-                starts[usize::from(first.to_ascii_lowercase())] |= spelling.any_case;
-            }
-        }
-        Self { characters, starts }
+    fn of(name: &str, text: &str, any_case: bool) -> Self {
+        let characters =
+            if any_case { text.chars().flat_map(folded).collect() } else { text.chars().collect() };
+        Self { shown: format!("[secret {name}]").into(), characters, any_case }
     }
+
+    /// How many characters of it were read when that one comes after so many.
+    fn after(&self, mut count: usize, character: char) -> Option<usize> {
+        if !self.any_case || character.is_ascii() {
+            let read = if self.any_case { character.to_ascii_lowercase() } else { character };
+            return (self.characters.get(count) == Some(&read)).then_some(count + 1);
+        }
+        for read in folded(character) {
+            if self.characters.get(count) != Some(&read) {
+                return None;
+            }
+            count += 1;
+        }
+        Some(count)
+    }
+}
+
+/// A letter without its case. Some letters become two.
+fn folded(character: char) -> impl Iterator<Item = char> {
+    character.to_uppercase().flat_map(char::to_lowercase)
 }
 
 /// The forms in which a secret can appear: itself, hexadecimal, and Base64 behind any bytes.
-fn forms(secret: &str) -> Vec<Form> {
-    let hex = secret.bytes().map(|byte| vec![Spelling::any_case(format!("{byte:02x}"))]);
-    let mut forms = vec![Form::of(secret.chars().map(in_any_case).collect()), Form::of(hex.collect())];
-    for alphabet in [&alphabet::STANDARD, &alphabet::URL_SAFE] {
-        for before in 0..3 {
-            // Base64 has characters that URLs and JSON write differently.
-            forms.push(Form::of(base64(secret, alphabet, before).chars().map(spellings).collect()));
-        }
+fn forms(name: &str, secret: &str) -> Vec<Form> {
+    let hex: String = secret.bytes().map(|byte| format!("{byte:02x}")).collect();
+    let mut forms = vec![Form::of(name, secret, true), Form::of(name, &hex, true)];
+    for before in 0..3 {
+        let of_alphabet = |alphabet| base64(secret, alphabet, before);
+        let (standard, for_urls) = (of_alphabet(&alphabet::STANDARD), of_alphabet(&alphabet::URL_SAFE));
+        forms.extend((standard != for_urls).then(|| Form::of(name, &for_urls, false)));
+        forms.push(Form::of(name, &standard, false));
     }
     forms
-}
-
-/// How programs write the end of a line, also within JSON, URLs and HTML.
-const BREAKS: [&str; 11] =
-    ["\r\n", "\n", "\r", "\\r\\n", "\\n", "\\r", "%0d%0a", "%0a", "&#10;", "<br>", "<br/>"];
-
-/// How often an encoded text may be encoded again: a body that was JSON is often repeated as a text within JSON.
-const NESTED: u32 = 3;
-
-/// How servers write a character of a text that they may have put into capital or small letters.
-fn in_any_case(character: char) -> Vec<Spelling> {
-    let others = character.to_uppercase().chain(character.to_lowercase()).filter(|other| *other != character);
-    let mut found: Vec<Spelling> = [character].into_iter().chain(others).flat_map(spellings).collect();
-    // A letter that becomes two.
-    found.push(Spelling::exact(character.to_uppercase().to_string()));
-    found
-}
-
-/// How servers write a character: as it is, or encoded for a URL, JSON or HTML, also several times.
-fn spellings(character: char) -> Vec<Spelling> {
-    let mut buffer = [0; 4];
-    let bytes = character.encode_utf8(&mut buffer).as_bytes();
-    let mut units = [0; 2];
-    let units = character.encode_utf16(&mut units);
-    let code = u32::from(character);
-    let mut found = vec![
-        Spelling::exact(character),
-        Spelling::exact(format!("&#{code};")),
-        Spelling::any_case(format!("&#x{code:x};")),
-    ];
-    for level in 0..NESTED {
-        let percent = format!("%{}", "25".repeat(level as usize));
-        found.push(Spelling::any_case(bytes.iter().map(|byte| format!("{percent}{byte:02X}")).collect()));
-        let slashes = "\\".repeat(1 << level);
-        found.push(Spelling::any_case(units.iter().map(|unit| format!("{slashes}u{unit:04x}")).collect()));
-        match character {
-            // Each time, the quotation mark and every backslash before it get one more.
-            '"' => found.push(Spelling::exact("\\".repeat((2 << level) - 1) + "\"")),
-            '\\' => found.push(Spelling::exact("\\".repeat(2 << level))),
-            '/' => found.push(Spelling::exact(slashes + "/")),
-            _ => {}
-        }
-    }
-    let more = match character {
-        ' ' => "+",
-        '"' => "&quot;",
-        '&' => "&amp;",
-        '<' => "&lt;",
-        '>' => "&gt;",
-        '\'' => "&apos;",
-        _ => "",
-    };
-    if !more.is_empty() {
-        found.push(Spelling::exact(more));
-    }
-    found
 }
 
 /// The characters of a Base64 text that only the secret decides, if so many bytes come before it.
@@ -296,6 +278,7 @@ fn base64(secret: &str, alphabet: &Alphabet, before: usize) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::reading::NESTED;
     use base64::engine::general_purpose::{STANDARD, URL_SAFE};
 
     use super::*;
@@ -374,9 +357,117 @@ mod tests {
         }
         let sharp = Mask::of([("sharp", &SecretValue::new("straße-42"))].into_iter());
         assert_eq!(sharp.hide("STRASSE-42".into()), "[secret sharp]");
-        // Long texts of line breaks cost no more than their length.
-        let breaks = format!("c{}", "\n".repeat(200_000));
-        assert_eq!(mask.hide(breaks.clone()), breaks);
+    }
+
+    #[test]
+    fn several_lines_several_secrets_and_what_overlaps_are_hidden() {
+        let lines = "-----BEGIN KEY-----\nMIIB\nnewAA==\n-----END KEY-----";
+        let mask = Mask::of([("pem", &SecretValue::new(lines))].into_iter());
+        for echo in [lines.to_owned(), lines.replace('\n', "\r\n"), lines.replace('\n', "\\\\n")] {
+            assert_eq!(mask.hide(format!("<{echo}>")), "<[secret pem]>", "{echo}");
+            assert_eq!(mask.hide(serde_json::json!([echo]).to_string()), r#"["[secret pem]"]"#, "{echo}");
+        }
+        let of = |text: &str| SecretValue::new(text);
+        let (long, inner, next) = (of("abcdefgh-0815"), of("defgh-"), of("0815-zyxwvu"));
+        let mask = Mask::of([("inner", &inner), ("long", &long), ("next", &next)].into_iter());
+        assert_eq!(mask.hide("abcdefgh-0815 defgh-".into()), "[secret long] [secret inner]");
+        assert_eq!(
+            mask.hide("abcdefgh-0815-zyxwvu!".into()),
+            "[secret long]!",
+            "no end of the second is left"
+        );
+        let mask = Mask::of([("round", &of("abcabc-abc"))].into_iter());
+        assert_eq!(mask.hide("abcabc-abcabc-abc.".into()), "[secret round].");
+    }
+
+    /// Texts of this many bytes of every kind that makes a search go back, in front of a secret or not.
+    fn hostile(secret: &str, bytes: usize) -> Vec<String> {
+        let base64 = STANDARD.encode(secret);
+        let (most, first) = (&secret[..secret.len() - 1], &secret[..1]);
+        let mut units: Vec<String> = [
+            "\\n",
+            "\\r\\n",
+            "\\\\n",
+            "%0a",
+            "%0D%0A",
+            "%250a",
+            "&#10;",
+            "&amp;#10;",
+            "&#xa;",
+            "<br>",
+            "<BR />",
+            "\n",
+            "\r\n",
+            "=\n",
+            "=\r\n\t",
+            "\n    ",
+            "\\u000a",
+            "\\n%0a<br>&#10;\n",
+            "%",
+            "%25",
+            "%2525",
+            "&",
+            "&amp;",
+            "\\",
+            "<",
+            "=",
+            " ",
+            "n",
+            "r",
+            "a",
+            "d",
+        ]
+        .map(str::to_owned)
+        .into();
+        units.extend([secret, most, first, &base64[..base64.len() - 4], &base64[..1]].map(str::to_owned));
+        for broken in ["\\n", "%0a", "<br>", "=\n "] {
+            units.push(most.chars().map(|one| format!("{one}{broken}")).collect());
+            units.push(base64.chars().map(|one| format!("{one}{broken}{broken}")).collect());
+            units.push(format!("{first}{}", broken.repeat(50)));
+        }
+        units.iter().map(|unit| unit.repeat(bytes / unit.len())).collect()
+    }
+
+    #[test]
+    fn the_steps_of_a_search_grow_with_the_text_and_no_faster() {
+        // The first letters are those with which line breaks end, and the last of them repeats itself.
+        let secrets = [
+            "npm_abcdefghij0123456789",
+            "re_8Kd0fh38dhGt",
+            "aKIA0a0d0a0d0a0dXY",
+            "d0a%0d%0a%25\\nQ",
+            ">lt;br>=\\n\\r",
+            "\\\\\\n\\n\\n",
+            "nnnnnnnnnnnnnnnnnnnnnnnn",
+        ];
+        let steps = |mask: &Mask, text: &str| {
+            let before = super::super::STEPS.get();
+            mask.hide(text.to_owned());
+            super::super::STEPS.get() - before
+        };
+        for secret in secrets {
+            let mask = Mask::of([("key", &SecretValue::new(secret))].into_iter());
+            // As many as all forms have characters, and then a few readings of a place.
+            let states: usize = mask.forms.iter().map(|form| form.characters.len()).sum();
+            for text in hostile(secret, 6_000) {
+                let (steps, shape) = (steps(&mask, &text), text.chars().take(40).collect::<String>());
+                let most = text.len() * (states + 300);
+                assert!(steps <= most, "{secret} in {shape:?}: {steps} steps, wanted at most {most}");
+                let hidden = mask.hide(format!("{text} {secret}"));
+                assert!(hidden.ends_with("[secret key]"), "{secret} behind {shape:?}");
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_long_text_is_searched_on_another_thread() {
+        let mask = Mask::of([("key", &SecretValue::new("npm_abcdefghij"))].into_iter());
+        for (bytes, elsewhere) in [(100, false), (100_000, true)] {
+            let before = super::super::STEPS.get();
+            let text = format!("{}npm_abcdefghij", "\\n".repeat(bytes / 2));
+            assert!(mask.hide_apart(text).await.ends_with("\\n[secret key]"));
+            assert_eq!(super::super::STEPS.get() == before, elsewhere);
+        }
     }
 
     #[test]
@@ -387,5 +478,10 @@ mod tests {
         assert_eq!(mask.hide_cut("you sent canary%2".into()), "you sent •••");
         assert_eq!(mask.hide_cut("you sent canary-123456".into()), "you sent [secret key]");
         assert_eq!(mask.hide("you sent canary-12".into()), "you sent canary-12");
+        for end in
+            ["canary-1\\", "canary\n", "canary-%0", "CANARY-1\r\n ", "canary-12\u{fffd}", "63616e6172792d"]
+        {
+            assert_eq!(mask.hide_cut(format!("you sent {end}")), "you sent •••", "{end:?}");
+        }
     }
 }

@@ -2,6 +2,7 @@
 //! (invariant 11). Must not know where they are kept.
 
 mod mask;
+mod reading;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -59,6 +60,30 @@ pub(crate) async fn open(
         opened.insert(name, value);
     }
     Ok(opened)
+}
+
+/// Texts up to this size are searched at once.
+const AT_ONCE_MAX_BYTES: usize = 64 * 1024;
+
+/// Works on a text of that size. With a large one it takes longer than a task may keep its thread. Fails only if the work panics, or if
+/// the process ends.
+pub(crate) async fn apart<T: Send + 'static>(
+    bytes: usize,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, tokio::task::JoinError> {
+    if bytes <= AT_ONCE_MAX_BYTES { Ok(work()) } else { tokio::task::spawn_blocking(work).await }
+}
+
+#[cfg(test)]
+thread_local! {
+    /// Steps that the mask has made in this thread.
+    static STEPS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
+/// Counts a step, for the tests that bound them.
+fn step() {
+    #[cfg(test)]
+    STEPS.set(STEPS.get() + 1);
 }
 
 /// No secrets at all.

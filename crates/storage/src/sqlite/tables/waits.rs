@@ -557,6 +557,7 @@ mod tests {
                 })
             };
             world.store.write(set).await.unwrap();
+            world.sql("INSERT INTO target (id, name, url, secrets, allow, kinds, at) VALUES (1, 't', '', '', '', 1, 0)".into()).await;
             world
                 .sql(format!("INSERT INTO outgoing (n, target, id, body, at, next_at) VALUES (1, 1, 'o', '{{}}', 0, {})", ms(later)))
                 .await;
