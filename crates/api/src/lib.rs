@@ -40,7 +40,8 @@ mod workers;
 
 pub use agents::{
     Agent, AgentChange, CancelRequest, Canceled, DeadEventsJson, EventAccepted, FactsJson, LastRunJson,
-    LogEntry, LoggedEvent, MemoryJson, MemoryValue, NewAgentJson, NewEvent, RunDetail, RunJson, SpaceOfAgent,
+    LogEntry, LoggedEvent, MemoryJson, MemoryValue, NewAgentJson, NewEvent, OpenCycleJson, RunDetail,
+    RunJson, SpaceOfAgent,
 };
 pub use approvals::{ApprovalJson, ApprovalLinkQuery, ApprovalRuleJson, CallAnswerJson, LinkAnswerForm};
 pub use calls::Call;
@@ -90,6 +91,10 @@ pub struct ReadyJson {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     pub totals: Option<agent::port::Totals>,
+    /// The settings file that the server reads, whether it exists or not; left out without an admin key, and where there is
+    /// none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub settings: Option<String>,
 }
 
 /// Summary of a model.

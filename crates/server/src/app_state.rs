@@ -30,6 +30,8 @@ pub struct Options {
     pub shutdown: CancellationToken,
     /// The version that `/v1/health` reports.
     pub version: String,
+    /// The settings file that the server reads, for operators; `None` if there is none.
+    pub settings: Option<String>,
     /// The source of random bytes for new keys.
     pub key_source: KeySource,
 }
@@ -42,6 +44,7 @@ impl Options {
             connections: agent::limits::CONNECTIONS_MAX,
             shutdown: CancellationToken::new(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
+            settings: None,
             key_source,
         }
     }

@@ -29,12 +29,16 @@ pub(super) async fn ready(State(app): SharedState, headers: HeaderMap) -> Result
     } else {
         None
     };
-    let totals = caller.filter(Caller::is_operator).map(|_| totals);
+    let operator = caller.is_some_and(|caller| caller.is_operator());
+    let (totals, settings) = match operator {
+        true => (Some(totals), app.options.settings.clone()),
+        false => (None, None),
+    };
     let model = app.ports.models.model(None).ok().map(|model| {
         let info = model.info();
         ModelSummary { name: info.name.clone(), demo: info.demo, context_window: info.context_window }
     });
-    Ok(Json(ReadyJson { ready: true, version: app.options.version.clone(), model, totals }))
+    Ok(Json(ReadyJson { ready: true, version: app.options.version.clone(), model, totals, settings }))
 }
 
 /// Returns the OpenAPI 3.1 document of this API.
