@@ -87,7 +87,7 @@ impl Prompt {
         let mut tools = DefaultHasher::new();
         self.tools.iter().for_each(|tool| tool.hash().hash(&mut tools));
         PromptParts {
-            system: hash_of(&*self.system),
+            system: hash_of(&self.system),
             tools: tools.finish(),
             parts: self.items.iter().map(PromptPart::of).collect(),
         }

@@ -51,6 +51,10 @@ pub struct Agent {
     /// left out if there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tools_left_out: Vec<String>,
+    /// What in its config names nothing at the moment, each as a sentence: tools that are gone, patterns that no tool matches,
+    /// approvers that are nobody. Left out if there is nothing of the kind.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unmatched: Vec<String>,
     /// Current config with every key; left out if the list was requested with `brief`.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     #[schema(value_type = Option<Object>)]
@@ -325,6 +329,43 @@ copied!(run: run::Run => RunJson {
         ending, reason, summary,
     }
 });
+
+/// An open cycle: what it has done so far. Its run is written when it ends.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = OpenCycle)]
+pub struct OpenCycleJson {
+    /// Id of the cycle, which will be the id of its run.
+    pub id: CycleId,
+    /// Id of the agent.
+    pub agent: AgentId,
+    /// Handle of the agent.
+    pub agent_handle: String,
+    /// Number that its run will have.
+    pub ordinal: u64,
+    /// Why the agent woke, as text.
+    pub woke_for: String,
+    /// Number of events that the cycle has taken.
+    pub events: u32,
+    /// When the cycle opened.
+    pub opened_at: Timestamp,
+    /// When this was read.
+    pub at: Timestamp,
+    /// What the agent is doing now.
+    #[schema(value_type = names::AgentState)]
+    pub state: AgentState,
+    /// Why it makes no progress, possibly from the model provider; left out if there is no special reason.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+    /// The steps that are decided, in order. A call without a `status` is open.
+    #[schema(value_type = Vec<Object>)]
+    pub steps: Vec<StepRecord>,
+    /// Tokens so far, as reported by the provider.
+    pub usage: UsageJson,
+    /// Model of the agent, as `provider/model`; `null` if neither its config nor the server names one.
+    pub model: Option<String>,
+    /// Revision of the agent's config under which the cycle opened.
+    pub config_rev: u64,
+}
 
 /// A run with the messages that it posted.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]

@@ -41,7 +41,8 @@ mod workers;
 
 pub use agents::{
     Agent, AgentChange, CancelRequest, Canceled, DeadEventsJson, EventAccepted, FactsJson, LastRunJson,
-    LogEntry, LoggedEvent, MemoryJson, MemoryValue, NewAgentJson, NewEvent, RunDetail, RunJson, SpaceOfAgent,
+    LogEntry, LoggedEvent, MemoryJson, MemoryValue, NewAgentJson, NewEvent, OpenCycleJson, RunDetail,
+    RunJson, SpaceOfAgent,
 };
 pub use approvals::{ApprovalJson, ApprovalLinkQuery, ApprovalRuleJson, CallAnswerJson, LinkAnswerForm};
 pub use calls::Call;
@@ -99,6 +100,10 @@ pub struct ReadyJson {
     /// These mistakes, with file and line; left out without an admin key, and if there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub mistakes: Vec<String>,
+    /// The settings file that the server reads, whether it exists or not; left out without an admin key, and where there is
+    /// none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub settings: Option<String>,
 }
 
 /// Summary of a model.

@@ -1,7 +1,6 @@
 //! Assembles the server: the only module that knows two adapters at once.
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use agent::limits;
@@ -46,7 +45,7 @@ pub(crate) fn kit(settings: &Settings, listen: Option<SocketAddr>) -> Result<Arc
         None => connector(settings)?,
     };
     let (connector, secrets) = (Arc::new(connector), Arc::new(ToolSecrets::of(settings)));
-    let file = settings.file.clone().unwrap_or_else(|| PathBuf::from(settings::FILE));
+    let file = settings.file_to_write();
     let servers = move || settings::mcp_servers(&file).map_err(|failure| failure.message);
     let kit = tools::prebuilt().serving(connector, secrets, mcp_host(settings), Arc::new(servers));
     let kit = kit.map_err(Failure::usage)?;
@@ -124,13 +123,12 @@ impl LocalServer {
     pub(crate) fn start(
         store: Sqlite,
         ports: Ports,
-        data_dir: &Path,
-        hosts: Vec<String>,
-        connections: usize,
+        settings: &Settings,
+        (hosts, connections): (Vec<String>, usize),
     ) -> Self {
         let keeper = runtime::start(ports.clone());
         let sender = Sender::start(ports.clone());
-        let data_dir = data_dir.to_owned();
+        let data_dir = settings.data_dir().to_owned();
         let mistakes = move || {
             let wrong =
                 project::reconcile::problems(&data_dir).into_iter().filter(|problem| !problem.warning);
@@ -141,6 +139,9 @@ impl LocalServer {
             hosts,
             connections,
             version: env!("CARGO_PKG_VERSION").to_owned(),
+            settings: std::path::absolute(settings.file_to_write())
+                .ok()
+                .map(|file| file.display().to_string()),
             ..Options::new(|| {
                 let mut random = [0u8; 32];
                 // Without randomness no key can be created: end this request.

@@ -126,6 +126,9 @@ impl Failure {
             ("viv keys rotate" | "viv keys revoke", Exit::NotFound) => {
                 self.hint("`viv keys` lists the keys with their ids")
             }
+            ("viv tools try", _) if self.code == "bad_value" => {
+                self.hint("`viv tools show NAME` shows which arguments it takes")
+            }
             (_, Exit::Usage) => self.hint(format!("`{path} --help` explains it")),
             (_, Exit::NotFound)
                 if let Some((_, noun)) = LISTED.iter().find(|(is, _)| self.message.starts_with(is)) =>

@@ -62,6 +62,8 @@ pub struct Options {
     pub shutdown: CancellationToken,
     /// The version that `/v1/health` reports.
     pub version: String,
+    /// The settings file that the server reads, for operators; `None` if there is none.
+    pub settings: Option<String>,
     /// The source of random bytes for new keys.
     pub key_source: KeySource,
     /// The mistakes in files of agents and tools, for `/v1/ready`.
@@ -76,6 +78,7 @@ impl Options {
             connections: agent::limits::CONNECTIONS_MAX,
             shutdown: CancellationToken::new(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
+            settings: None,
             key_source,
             mistakes: FileMistakes::new(Vec::new),
         }

@@ -92,6 +92,7 @@ async fn create(client: &Client, screen: &Screen, args: CreateArgs) -> Result<()
     let model = created.model.as_deref().unwrap_or("no model");
     let line = format!("created agent `{}` ({}), its model is {model}", created.handle, created.id);
     screen.result(&answer, &line);
+    created.unmatched.iter().for_each(|what| screen.warning(what));
     screen.note(&match space {
         Some(space) => format!("it is in `{space}`: `viv chat --space {space}`"),
         None => format!("it is in no space yet: `viv spaces add SPACE {}`", created.handle),
@@ -186,6 +187,7 @@ async fn set(client: &Client, screen: &Screen, agent: &str, values: &[String]) -
     for key in keys {
         screen.change(key, &value_of(&before, key), &value_of(&after, key));
     }
+    after.unmatched.iter().for_each(|what| screen.warning(what));
     if let Some(file) = client.data_dir().and_then(|dir| project::reconcile::file_of(dir, after.id)) {
         let note = format!(
             "`{file}` sets this back when it changes or the server starts; change it there to keep it"

@@ -3,6 +3,7 @@
 use std::io::IsTerminal;
 
 use agent::approval::{ApprovalState, how_to_answer, short_version};
+use agent::id::CallId;
 use agent::plan::span_ms;
 use agent::quote;
 use api::{ApprovalJson, ApprovalRuleJson, CallAnswerJson};
@@ -22,9 +23,17 @@ pub(crate) async fn run(client: Client, screen: Screen, args: ApprovalsArgs) -> 
         ApprovalsVerb::List(ApprovalsList { agent, space, all }) => {
             list(&client, &screen, agent, space, all).await?;
         }
-        ApprovalsVerb::Show { call, link: false } => show(&client, &screen, &call).await?,
-        ApprovalsVerb::Show { call, link: true } => show_link(&client, &screen, &call).await?,
-        ApprovalsVerb::Answer(args) => answer(&client, &screen, args).await?,
+        ApprovalsVerb::Show { call, link } => {
+            let call = full_call(&client, call).await?;
+            match link {
+                false => show(&client, &screen, &call).await?,
+                true => show_link(&client, &screen, &call).await?,
+            }
+        }
+        ApprovalsVerb::Answer(args) => {
+            let call = full_call(&client, args.call).await?;
+            answer(&client, &screen, AnswerArgs { call, ..args }).await?;
+        }
         ApprovalsVerb::Rules { agent } => rules(&client, &screen, agent).await?,
         ApprovalsVerb::Forget { agent, tool } => {
             // Whoever has the key of a person may not read agents, but may delete the own rules.
@@ -34,6 +43,14 @@ pub(crate) async fn run(client: Client, screen: Screen, args: ApprovalsArgs) -> 
         }
     }
     Ok(Exit::Answered)
+}
+
+/// The id of the only call that begins so, among those that wait or have waited for people.
+async fn full_call(client: &Client, given: String) -> Result<String> {
+    match CallId::is_whole(&given) {
+        true => Ok(given),
+        false => Ok(client.full_id("/v1/approvals?all=true", "call", &given).await?),
+    }
 }
 
 async fn list(

@@ -15,6 +15,7 @@ use storage::sqlite::{self, UpkeepError};
 
 use crate::args::{Global, ModelArgs};
 use crate::assemble;
+use crate::commands::ps::unmatched_of;
 use crate::commands::targets::unsigned;
 use crate::commands::{doctor_mcp, up, upkeep};
 use crate::errors::{Exit, Failure, Result};
@@ -247,6 +248,7 @@ async fn server(data_dir: &Path, running: bool) -> (Vec<Check>, Option<String>) 
             checks.extend(backing_off(&agents));
             checks.extend(unguarded(&agents));
             checks.extend(cut_tools(&agents));
+            checks.extend(unmatched(&agents));
             match client.all_as::<HookJson>("/v1/hooks").await {
                 Ok(hooks) => checks.extend(unready_hooks(&hooks)),
                 Err(failure) => checks.push(Check::of("hooks", failure)),
@@ -302,7 +304,8 @@ fn unready_hooks(hooks: &[HookJson]) -> Option<Check> {
 
 /// Targets that are told nothing.
 fn untold(targets: &[TargetJson]) -> Option<Check> {
-    let why = |target: &TargetJson| target.off.clone().or_else(|| unsigned(target));
+    let why =
+        |target: &TargetJson| target.off.clone().or_else(|| unsigned(target)).or_else(|| target.why.clone());
     let lines: Vec<String> =
         targets.iter().filter_map(|target| Some(format!("{}: {}", target.name, why(target)?))).collect();
     let detail = format!("told nothing: {}", lines.join("; "));
@@ -363,6 +366,13 @@ fn cut_tools(agents: &[Agent]) -> Option<Check> {
     (!lines.is_empty()).then(|| Check::warn("tools", detail).hint(hint))
 }
 
+/// Agents whose configs name what does not exist.
+fn unmatched(agents: &[Agent]) -> Option<Check> {
+    let lines: Vec<String> = agents.iter().flat_map(unmatched_of).take(REASONS_MAX).collect();
+    let hint = "`viv agents set NAME KEY=VALUE` or the agent's file corrects it";
+    (!lines.is_empty()).then(|| Check::warn("names", lines.join("; ")).hint(hint))
+}
+
 /// Agents that have work and back off, grouped by reason: each provider's message is printed once.
 fn backing_off(agents: &[Agent]) -> Option<Check> {
     let mut by_why: BTreeMap<&str, (&str, usize)> = BTreeMap::new();
@@ -396,7 +406,7 @@ fn quarantine(damaged: impl Iterator<Item = String>) -> Option<Check> {
 fn agent_files(settings: &Settings, running: bool, chosen: Option<&Chosen>) -> Option<Check> {
     if !running {
         let kit = assemble::kit(settings, None).ok()?;
-        let wrong = match up::read_tools(settings, &kit) {
+        let wrong = match up::read_tools(settings, &kit, &BTreeSet::new()) {
             Ok(_) => up::read_files(settings, chosen?, kit, false, &BTreeSet::new()).err()?,
             Err(wrong) => wrong,
         };

@@ -4,7 +4,7 @@ mod inbox;
 mod send;
 
 use agent::event::{EventData, Principal};
-use agent::id::EventId;
+use agent::id::{CallId, EventId};
 use api::{Agent, Call, EventAccepted, LoggedEvent, ReadyJson};
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -70,12 +70,6 @@ pub(crate) fn advice(event: &EventId, agent: &str) -> String {
     format!(
         "see `viv events show {event} --agent {agent}`, try again with `viv events retry {event} --agent {agent}`"
     )
-}
-
-/// Whether an id is a call's: `c` and 24 hexadecimal digits.
-fn is_call(id: &str) -> bool {
-    let digits = id.strip_prefix('c').unwrap_or_default();
-    digits.len() == 24 && digits.bytes().all(|digit| digit.is_ascii_hexdigit())
 }
 
 /// Cancels a call of the named agent, or of the agent that has it; returns the server's answer.
@@ -223,7 +217,7 @@ async fn content(client: &Client, event: &LoggedEvent) -> Result<String> {
 async fn apply(client: &Client, screen: &Screen, wanted: Events, verb: &str) -> Result<()> {
     let (mut answers, agent) = (Vec::new(), wanted.agent.as_deref());
     for id in &wanted.events {
-        answers.push(match verb == "cancel" && is_call(id) {
+        answers.push(match verb == "cancel" && CallId::is_whole(id) {
             true => cancel_call(client, screen, id, agent).await?,
             false => apply_to(client, screen, id, agent, verb).await?,
         });

@@ -45,10 +45,13 @@ pub(crate) async fn run(global: &Global, screen: Screen, args: KeysArgs) -> Resu
                 return Err(Failure::usage(message));
             }
             let body = KeyRotation { overlap_seconds: Some(seconds), expires_at: None };
-            create(&client()?, &screen, &format!("/v1/keys/{}/rotate", segment(&id)), &body).await
+            let client = client()?;
+            let id = client.full_id("/v1/keys", "id", &id).await?;
+            create(&client, &screen, &format!("/v1/keys/{}/rotate", segment(&id)), &body).await
         }
         KeysVerb::Revoke { id, yes } => {
             let client = client()?;
+            let id = client.full_id("/v1/keys", "id", &id).await?;
             let keys = client.list("/v1/keys", KEYS_MAX).await?;
             if keys.len() < KEYS_MAX && keys.iter().all(|key| key["id"] != id) {
                 return Err(Failure::new(Exit::NotFound, "not_found", format!("no key is called `{id}`")));

@@ -65,6 +65,9 @@ pub(crate) async fn run(client: Client, screen: Screen, args: StateArgs) -> Resu
     for (agent, notice) in found.iter().filter_map(|(agent, _)| Some((agent, events::notice(agent)?))) {
         screen.note(&format!("`{}`: {notice}", agent.handle));
     }
+    for note in unmatched(&client, &found) {
+        screen.note(&note);
+    }
     for problem in client.data_dir().map(project::reconcile::problems).into_iter().flatten() {
         screen.note(&format!("{problem}; {}", problem.while_running()));
     }
@@ -72,6 +75,24 @@ pub(crate) async fn run(client: Client, screen: Screen, args: StateArgs) -> Resu
         screen.note(&format!("these are from the first {max} agents by name; `viv ps --json` lists more"));
     }
     Ok(Exit::Answered)
+}
+
+/// What the configs of these agents name although it does not exist, unless a mistake in an agent's file says so.
+fn unmatched(client: &Client, found: &[(Agent, Value)]) -> Vec<String> {
+    let dir = client.data_dir();
+    let problems = dir.map(project::reconcile::problems).unwrap_or_default();
+    let said = |agent: &Agent| {
+        let file =
+            dir.filter(|_| !problems.is_empty()).and_then(|dir| project::reconcile::file_of(dir, agent.id));
+        file.is_some_and(|file| problems.iter().any(|problem| problem.file == file))
+    };
+    let unsaid = found.iter().filter(|(agent, _)| !agent.unmatched.is_empty() && !said(agent));
+    unsaid.flat_map(|(agent, _)| unmatched_of(agent)).collect()
+}
+
+/// What the config of an agent names although it does not exist.
+pub(crate) fn unmatched_of(agent: &Agent) -> impl Iterator<Item = String> {
+    agent.unmatched.iter().map(|what| format!("`{}`: {what}", agent.handle))
 }
 
 /// How many calls of these agents wait for people without their cycles, by name. A paused agent says so itself. If that cannot

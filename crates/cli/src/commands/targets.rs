@@ -19,7 +19,11 @@ pub(crate) async fn run(client: Client, screen: Screen, args: TargetsArgs) -> Re
             screen.result(&json!({"removed": target}), &format!("the target `{target}` is removed"));
         }
         Some(TargetsVerb::Dead { target }) => dead(&client, &screen, &target).await?,
-        Some(TargetsVerb::Retry { target, delivery: id }) => {
+        Some(TargetsVerb::Retry { target, delivery }) => {
+            let id = match delivery {
+                Some(id) => Some(client.full_id(&format!("{}/dead", path(&target)), "id", &id).await?),
+                None => None,
+            };
             let answer =
                 client.post(&format!("{}/retry", path(&target)), &DeliveryRetry { id }, None).await?;
             let DeliveriesRetried { retried } = typed("retry", answer.clone())?;

@@ -84,6 +84,48 @@ fn who_waits_for_an_agent_that_waits_for_a_person_is_told_so_and_how_to_answer()
 }
 
 #[test]
+fn a_cycle_that_waits_for_a_person_is_among_the_runs_and_shows_the_wait() {
+    let server = asking();
+    ask(&server, &json!({"kind": "approval", "question": "May I?"}));
+    let call = waiting(&server)["call"].as_str().unwrap().to_owned();
+    until(|| Some(server.run(&["ps"]).out).filter(|ps| ps.contains("paused")));
+    let runs = server.run(&["runs"]);
+    for part in ["bea #1", "paused, open", "ask_person waits for a person"] {
+        assert!(runs.out.contains(part), "{part}: {}", runs.shown());
+    }
+    let rows = server.run(&["runs", "bea", "--json"]).json();
+    let id = rows["items"][0]["id"].as_str().unwrap().to_owned();
+    assert_eq!(rows["items"][0]["state"], "paused");
+    for name in ["bea", id.as_str(), &id[..13]] {
+        let shown = server.run(&["show", "run", name]);
+        for part in ["still open", "step 0:", "wait for a person", "ask_person: for a person, since", &call] {
+            assert!(shown.code == 0 && shown.out.contains(part), "{part}: {}", shown.shown());
+        }
+    }
+    // The beginning of the call's id is enough.
+    let answered = server.run(&["approvals", "answer", &call[..8], "approve", "--as", "nour"]);
+    assert_eq!(answered.code, 0, "{}", answered.shown());
+    until_said(&server, r#"{"answer":"approved","by":"nour"}"#);
+    let shown = until(|| Some(server.run(&["show", "run", &id])).filter(|ran| ran.out.contains("completed")));
+    assert!(shown.out.contains("wait for nour") && !shown.out.contains("still open"), "{}", shown.shown());
+}
+
+#[test]
+fn an_agent_that_is_retired_is_not_among_those_that_a_message_could_be_for() {
+    let server = asking();
+    for args in [
+        &["agents", "create", "old", "--instructions", "x", "--space", "desk"][..],
+        &["agents", "retire", "old", "--yes"],
+    ] {
+        assert_eq!(server.run(args).code, 0, "{args:?}");
+    }
+    let said = server.run(&["say", "--wait", "--space", "desk", "--as", "nour", "hello"]);
+    assert_eq!(said.code, 0, "{}", said.shown());
+    let members = server.run(&["spaces", "members", "desk"]).out;
+    assert!(members.contains("bea") && !members.contains("old"), "{members}");
+}
+
+#[test]
 fn a_question_survives_a_kill_and_is_answered_once() {
     let server = asking();
     ask(&server, &json!({"kind": "approval", "question": "May I?"}));

@@ -18,7 +18,7 @@ fn command(project: &Path, args: &[&str]) -> Command {
     command
 }
 
-fn run(project: &Path, args: &[&str]) -> Ran {
+pub(crate) fn run(project: &Path, args: &[&str]) -> Ran {
     let output = command(project, args).stdin(Stdio::null()).output().unwrap();
     Ran {
         out: String::from_utf8(output.stdout).unwrap(),
@@ -66,13 +66,13 @@ fn line(out: &mut BufReader<ChildStdout>) -> Value {
     serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: `{line}`"))
 }
 
-fn write(project: &Path, file: &str, text: &str) {
+pub(crate) fn write(project: &Path, file: &str, text: &str) {
     let path = project.join(file);
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     fs::write(path, text).unwrap();
 }
 
-fn project(files: &[(&str, &str)]) -> TempDir {
+pub(crate) fn project(files: &[(&str, &str)]) -> TempDir {
     let dir = tempfile::tempdir().unwrap();
     for (file, text) in files {
         write(dir.path(), file, text);

@@ -150,7 +150,7 @@ fn a_model_that_is_called_again_shows_why_at_once() {
     let agent = server.run(&["show", "agent"]).shown();
     assert!(agent.contains("network: "), "{agent}");
     let run = server.run(&["show", "run"]).shown();
-    assert!(run.contains("has no run yet: ") && run.contains("network: "), "{run}");
+    assert!(run.contains("still open") && run.contains("network: "), "{run}");
     let doctor = server.run(&["doctor"]).shown();
     assert!(doctor.contains("skip  model ") && doctor.contains("`viv models try vllm/x`"), "{doctor}");
 }

@@ -35,10 +35,14 @@ pub(super) async fn ready(State(app): SharedState, headers: HeaderMap) -> Result
     } else {
         None
     };
-    let totals = caller.filter(Caller::is_operator).map(|_| totals);
+    let operator = caller.is_some_and(|caller| caller.is_operator());
+    let (totals, settings) = match operator {
+        true => (Some(totals), app.options.settings.clone()),
+        false => (None, None),
+    };
     let found = app.options.mistakes.read().await;
     let broken_files = found.iter().map(|mistake| &mistake.file).collect::<BTreeSet<_>>().len();
-    let shown = found.into_iter().filter(|_| totals.is_some());
+    let shown = found.into_iter().filter(|_| operator);
     let mistakes = shown.take(MISTAKES_SHOWN).map(|mistake| mistake.text).collect();
     let model = app.ports.models.model(None).ok().map(|model| {
         let info = model.info();
@@ -51,6 +55,7 @@ pub(super) async fn ready(State(app): SharedState, headers: HeaderMap) -> Result
         totals,
         broken_files,
         mistakes,
+        settings,
     }))
 }
 

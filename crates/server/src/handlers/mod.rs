@@ -139,6 +139,7 @@ pub(crate) fn all(routes: Routes) -> Routes {
         .change(Admin, changing!(events::drop_event), &[EventState, EventTaken])
         .list(Admin, listing!(events::inbox), &[])
         .list(Admin, listing!(history::runs), &[])
+        .read(Admin, doc!(history::open_cycle), &[NoOpenCycle])
         .read(Admin, doc!(history::run), &[])
         .read(Admin, doc!(history::sent_context), &[])
         .list(Admin, listing!(history::consciousness), &[])

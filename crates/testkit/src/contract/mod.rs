@@ -262,6 +262,7 @@ macro_rules! contract_tests {
             recent::a_new_member_is_given_what_was_said_before,
             registry::the_first_world_is_created_once,
             registry::handles_are_unique_and_unknown_ids_are_named,
+            registry::a_retired_agent_is_not_counted_among_the_members_of_a_space,
             registry::the_handles_of_a_retired_agent_and_a_closed_space_can_be_taken,
             registry::a_closed_space_is_opened_again,
             registry::an_operators_change_of_a_memory_leaves_an_open_cycle_valid,

@@ -32,6 +32,7 @@ pub(crate) async fn agent(client: &Client, screen: &Screen, wanted: Option<&str>
         ("why", agent.why.as_deref().map(line)),
         ("model", Some(agent.model.as_deref().map_or_else(|| "the server's default".to_owned(), line))),
         ("left out", left_out(&agent).as_deref().map(line)),
+        ("names nothing", Some(line(&agent.unmatched.join("; "))).filter(|what| !what.is_empty())),
         ("config", Some(format!("revision {}", agent.config_rev))),
         ("inbox", Some(format!("waiting {}, held {}", agent.waiting, agent.held))),
         ("dead", events::notice(&agent).as_deref().map(line)),

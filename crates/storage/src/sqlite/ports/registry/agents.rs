@@ -227,6 +227,7 @@ fn retire(db: &Connection, session: &Session, row: i64, at: Timestamp) -> Outcom
     end_plans(db, row, n.unwrap_or(0))?;
     approvals::end_all(db, row)?;
     cancel_all(db, row)?;
+    touch_entity(db, row)?;
     // A running cycle is closed at its next commit; an agent with a parked one is due, so that it is closed.
     let sql = "UPDATE inbox_head SET (cancel, due_at) = (SELECT max(open_cycle), iif(max(open_cycle) IS NULL, NULL, ?2) \
                FROM life WHERE agent = ?1), hold_until = NULL, idle_reason = NULL WHERE agent = ?1";
