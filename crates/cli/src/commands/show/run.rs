@@ -57,15 +57,16 @@ pub(crate) async fn run(client: &Client, screen: &Screen, wanted: Option<&str>) 
 
 /// The run or open cycle of that id or prefix, else the newest of that agent.
 async fn named(client: &Client, wanted: Option<&str>) -> Result<Named> {
-    if let Some(id) = wanted.and_then(|id| id.parse::<CycleId>().ok())
-        && is_run(client, &id.to_string()).await?
-    {
-        return Ok(Named::Run(id));
-    }
+    // An open cycle is no run yet, even by its whole id.
     if let Some(prefix) = wanted.filter(|prefix| runs::is_prefix(prefix))
         && let Some(found) = runs::with_prefix(client, prefix).await?
     {
         return Ok(found);
+    }
+    if let Some(id) = wanted.and_then(|id| id.parse::<CycleId>().ok())
+        && is_run(client, &id.to_string()).await?
+    {
+        return Ok(Named::Run(id));
     }
     newest_of(client, wanted).await
 }
