@@ -7,10 +7,10 @@ use std::path::Path;
 use agent::config::AgentConfig;
 use agent::life::{GoalStatus, Standing};
 use agent::limits;
-use api::{Agent, MemoryJson, MemoryValue, NewAgentJson, NewGoalJson, NewMember};
+use api::{Agent, HookJson, MemoryJson, MemoryValue, NewAgentJson, NewGoalJson, NewMember};
 use serde_json::{Value, json};
 
-use super::{goals, memories, ps, recall, show, tools, transfer};
+use super::{goals, hooks, memories, ps, recall, show, tools, transfer};
 use crate::args::{AgentsArgs, AgentsVerb, CreateArgs, Global};
 use crate::errors::{Exit, Failure, Result};
 use crate::input;
@@ -252,6 +252,12 @@ async fn change_standing(client: &Client, screen: &Screen, agent: &str, verb: &s
     screen.result(&answer, &format!("`{}` {now}", agent.handle));
     if let Some(why) = &agent.damage {
         screen.note(&format!("a record of it cannot be read: {why}"));
+    }
+    if agent.standing == Standing::Retired {
+        let hooks: Vec<HookJson> = client.all_as("/v1/hooks").await.unwrap_or_default();
+        for hook in hooks.iter().filter(|hook| hook.retired_agents.contains(&agent.id)) {
+            screen.warning(&format!("the hook `{}` names it: {}", hook.name, hooks::without_agents(hook)));
+        }
     }
     Ok(())
 }

@@ -15,6 +15,7 @@ use storage::sqlite::{self, UpkeepError};
 
 use crate::args::{Global, ModelArgs};
 use crate::assemble;
+use crate::commands::hooks::without_agents;
 use crate::commands::ps::unmatched_of;
 use crate::commands::targets::unsigned;
 use crate::commands::{doctor_mcp, up, upkeep};
@@ -250,7 +251,7 @@ async fn server(data_dir: &Path, running: bool) -> (Vec<Check>, Option<String>) 
             checks.extend(cut_tools(&agents));
             checks.extend(unmatched(&agents));
             match client.all_as::<HookJson>("/v1/hooks").await {
-                Ok(hooks) => checks.extend(unready_hooks(&hooks)),
+                Ok(hooks) => checks.extend(unready_hooks(&hooks).into_iter().chain(unheard_hooks(&hooks))),
                 Err(failure) => checks.push(Check::of("hooks", failure)),
             }
             match client.all_as::<TargetJson>("/v1/targets").await {
@@ -300,6 +301,17 @@ fn unready_hooks(hooks: &[HookJson]) -> Option<Check> {
     let hint =
         "set it with `viv secrets set NAME`; until then the hook answers 503, or uses its other secrets";
     (!lines.is_empty()).then(|| Check::new("hooks", verdict, detail).hint(hint))
+}
+
+/// Hooks with agents that are retired: those with no other one accept nothing.
+fn unheard_hooks(hooks: &[HookJson]) -> Option<Check> {
+    let unheard: Vec<&HookJson> = hooks.iter().filter(|hook| !hook.retired_agents.is_empty()).collect();
+    let lines: Vec<String> =
+        unheard.iter().map(|hook| format!("`{}`: {}", hook.name, without_agents(hook))).collect();
+    let dead = unheard.iter().any(|hook| hook.retired_agents.len() == hook.agents.len());
+    let verdict = if dead { Verdict::Fail } else { Verdict::Warn };
+    let hint = "add the hook again with `--to` an agent that is not retired, or remove it with `viv hooks remove NAME`";
+    (!lines.is_empty()).then(|| Check::new("hooks", verdict, lines.join("; ")).hint(hint))
 }
 
 /// Targets that are told nothing.

@@ -188,3 +188,11 @@ async fn log(client: &Client, screen: &Screen, hook: &str) -> Result<()> {
     screen.table(&["WHEN", "DELIVERY", "OUTCOME", "TO"], &items.iter().map(row).collect::<Vec<_>>());
     Ok(())
 }
+
+/// What it means that agents of a hook are retired.
+pub(crate) fn without_agents(hook: &HookJson) -> &'static str {
+    match hook.retired_agents.len() == hook.agents.len() {
+        true => "all its agents are retired, and it answers 409 to every delivery",
+        false => "some of its agents are retired and get none of its events",
+    }
+}
