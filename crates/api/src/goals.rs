@@ -15,7 +15,7 @@ pub struct GoalJson {
     /// Id of the goal.
     pub id: GoalId,
     /// Id of the goal above it.
-    pub parent_id: Option<GoalId>,
+    pub parent: Option<GoalId>,
     /// What the agent is to reach.
     pub description: String,
     /// 1 to 10, the most important.
@@ -30,8 +30,8 @@ pub struct GoalJson {
 
 impl From<Goal> for GoalJson {
     fn from(goal: Goal) -> Self {
-        let Goal { id, parent: parent_id, description, priority, status, trust } = goal;
-        Self { id, parent_id, description, priority, status, trust }
+        let Goal { id, parent, description, priority, status, trust } = goal;
+        Self { id, parent, description, priority, status, trust }
     }
 }
 
@@ -48,7 +48,7 @@ pub struct NewGoalJson {
     pub priority: Option<i32>,
     /// Id of the goal above it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub parent_id: Option<GoalId>,
+    pub parent: Option<GoalId>,
 }
 
 /// What to change of a goal; what is left out stays.

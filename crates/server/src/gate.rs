@@ -57,7 +57,7 @@ async fn identify(State(app): State<Arc<AppState>>, mut request: Request, next: 
     let status = response.status().as_u16();
     let route = route.as_deref().unwrap_or(NO_ROUTE);
     // A worker without calls asks again and again, and its lines would be all that a log has.
-    match status == 204 && route == CLAIM {
+    match response.body().is_end_stream() && route == CLAIM {
         true => tracing::debug!(request = id, method, route, status, ms, "answered"),
         false => tracing::info!(request = id, method, route, status, ms, "answered"),
     }

@@ -17,10 +17,10 @@ async fn an_operator_sets_lists_changes_and_ends_goals() {
     let set = world.post(PATH, json!({"description": " Keep the build green. ", "priority": 8})).await;
     assert_eq!(set.status, 201, "{set:?}");
     let id = set.json["id"].as_str().unwrap().to_owned();
-    let wanted = json!({"id": id, "parent_id": null, "description": "Keep the build green.", "priority": 8,
+    let wanted = json!({"id": id, "parent": null, "description": "Keep the build green.", "priority": 8,
         "status": "active", "trust": "operator"});
     assert_eq!(set.json, wanted);
-    let below = world.post(PATH, json!({"description": "Fix the linter.", "parent_id": id})).await;
+    let below = world.post(PATH, json!({"description": "Fix the linter.", "parent": id})).await;
     assert_eq!((below.status, &below.json["priority"]), (201, &json!(5)), "{below:?}");
     assert_eq!(listed(&world).await, [set.json.clone(), below.json.clone()], "the most important first");
     let facts = world.get("/v1/agents/muhammad/facts").await.json;
@@ -46,7 +46,7 @@ async fn a_goal_that_cannot_be_is_refused_with_the_reason() {
         (json!({"description": " "}), 422, "bad_value", "`description`"),
         (json!({"description": "x".repeat(1_025)}), 422, "bad_value", "at most 1024 bytes"),
         (json!({"description": "x", "priority": 11}), 422, "bad_value", "wanted 1 to 10, got 11"),
-        (json!({"description": "x", "parent_id": nowhere}), 404, "not_found", "goal"),
+        (json!({"description": "x", "parent": nowhere}), 404, "not_found", "goal"),
         (json!({"description": "x", "colour": "red"}), 422, "unknown_field", "colour"),
     ] {
         let refused = world.post(PATH, body).await;
@@ -57,7 +57,7 @@ async fn a_goal_that_cannot_be_is_refused_with_the_reason() {
     assert_eq!((nothing.status, nothing.code()), (422, "bad_value"), "{nothing:?}");
     let mut parent = Value::Null;
     for level in 1..=6 {
-        let deeper = world.post(PATH, json!({"description": "deeper", "parent_id": parent})).await;
+        let deeper = world.post(PATH, json!({"description": "deeper", "parent": parent})).await;
         let wanted = if level <= 5 { 201 } else { 409 };
         assert_eq!(deeper.status, wanted, "level {level}: {deeper:?}");
         parent = deeper.json["id"].clone();

@@ -24,8 +24,8 @@ async fn a_retired_agent_cannot_be_mentioned_by_request() {
     assert_eq!(world.post("/v1/agents/muhammad/retire", json!({})).await.status, 200);
     let body = json!({"text": "hello", "sender": "you", "mentions": ["muhammad"]});
     let refused = world.post("/v1/spaces/home/messages", body).await;
-    assert_eq!((refused.status, refused.code()), (409, "agent_retired"), "{refused:?}");
-    assert_eq!(refused.json["detail"], "`mentions[0]`: the agent `muhammad` is retired");
+    assert_eq!((refused.status, refused.code()), (422, "bad_mention"), "{refused:?}");
+    assert_eq!(refused.json["detail"], "`mentions[0]`: no member is called `muhammad`");
     let posted = world.get("/v1/spaces/home/messages").await;
     assert_eq!(posted.json["items"], json!([]), "{posted:?}");
 }

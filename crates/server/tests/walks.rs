@@ -131,7 +131,7 @@ async fn used(all: &Populated, route: &str) -> Option<(String, Value)> {
         }
         "DELETE /v1/agents/{agent}/memories/{key}" => (format!("{agent}/memories/key-0"), NO_BODY),
         "POST /v1/agents/{agent}/goals" => {
-            (format!("{agent}/goals"), json!({"description": "new", "parent_id": goal}))
+            (format!("{agent}/goals"), json!({"description": "new", "parent": goal}))
         }
         "PATCH /v1/agents/{agent}/goals/{goal}" => {
             (format!("{agent}/goals/{goal}"), json!({"status": "completed"}))

@@ -40,7 +40,7 @@ pub(crate) async fn run(global: &Global, screen: Screen, args: AgentsArgs) -> Re
         AgentsVerb::Show { agent } => show::agent::agent(&client, &screen, agent.as_deref()).await?,
         AgentsVerb::Goals { agent } => goals::list(&client, &screen, agent.as_deref()).await?,
         AgentsVerb::SetGoal { agent, description, priority, under } => {
-            let goal = NewGoalJson { description, priority, parent_id: under };
+            let goal = NewGoalJson { description, priority, parent: under };
             goals::set(&client, &screen, &agent, &goal).await?
         }
         AgentsVerb::EndGoal { agent, goal, abandoned, delete } => {

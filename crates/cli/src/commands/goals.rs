@@ -76,7 +76,7 @@ pub(crate) fn lines(goals: &[Goal]) -> Vec<String> {
 }
 
 fn goal_of(goal: GoalJson) -> Goal {
-    let GoalJson { id, parent_id: parent, description, priority, status, trust } = goal;
+    let GoalJson { id, parent, description, priority, status, trust } = goal;
     Goal { id, parent, description, priority, status, trust }
 }
 

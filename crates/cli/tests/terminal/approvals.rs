@@ -324,7 +324,10 @@ fn a_persons_arguments_that_name_something_twice_are_refused() {
         format!("{{{shown}, \"\\u0075rl\": \"x\"}}"),
     ] {
         let refused = answer(&twice);
-        assert!(refused.starts_with("HTTP/1.1 400") && refused.contains("given twice"), "{twice}: {refused}");
+        assert!(
+            refused.starts_with("HTTP/1.1 422") && refused.contains("is given twice"),
+            "{twice}: {refused}"
+        );
         assert_eq!(waiting(&server)["state"], "wanted");
     }
     let taken = answer(&format!("{{{other}}}"));

@@ -4,9 +4,11 @@ use std::fs;
 use std::path::Path;
 
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use serde_json::{Value, json};
 
 use crate::approvals::until;
-use crate::project::{project, run, write};
+use crate::project::{Up, project, run, write};
+use crate::world::get;
 
 const UP: [&str; 6] = ["up", "-d", "--listen", "127.0.0.1:0", "--model", "demo"];
 const TOOL: &str = "name = \"look\"\ndescription = \"Looks.\"\neffect = \"read_only\"\n[http]\nmethod = \"GET\"\nurl = \"https://example.com\"\n";
@@ -103,14 +105,43 @@ fn what_a_config_names_and_does_not_exist_is_said_at_once_wherever_it_comes_from
     assert!(doctor.out.contains("`kim`: `tools`: there is no tool `look`"), "{}", doctor.shown());
     // A pattern of a server that does not exist.
     let set = run(project, &["agents", "set", "kim", "tools=[\"clok:*\"]"]);
-    assert!(set.code == 0 && set.err.contains("no approved tool matches `clok:*`"), "{}", set.shown());
+    assert!(set.code == 0 && set.shown().contains("no approved tool matches `clok:*`"), "{}", set.shown());
     assert!(run(project, &["ps"]).err.contains("`kim`: `tools`: no approved tool matches `clok:*`"));
     // An approver that is nobody.
     write(project, "agents/ada.md", &BOB.replace("spaces", "approvers: [mira]\nspaces"));
     assert!(logged("`approvers`: `mira` is nobody").contains(" WARN "));
     let ps = until(|| Some(run(project, &["ps"]).err).filter(|said| !said.contains("agents/ada.md")));
     assert!(ps.contains("`ada`: `approvers`: `mira` is nobody"), "{ps}");
-    assert!(run(project, &["show", "agent", "ada"]).out.contains("`mira` is nobody"));
+    assert!(run(project, &["agents", "show", "ada"]).out.contains("`mira` is nobody"));
     assert_eq!(run(project, &["entities", "add", "mira"]).code, 0);
     assert!(!run(project, &["ps"]).err.contains("mira"), "it is said only as long as it is so");
+}
+
+#[test]
+fn a_server_comes_back_although_the_file_of_an_agent_that_exists_is_broken_and_says_so() {
+    let dir = project(&[("agents/ada.md", "---\nspaces: [home]\n---\nYou are Ada."), ("agents/bob.md", BOB)]);
+    drop(Up::start(dir.path(), &[]));
+    for broken in ["---\nmodle: x\n---\nYou are Ada.\n", "", "---\ntools: [done\n---\nx"] {
+        write(dir.path(), "agents/ada.md", broken);
+        let up = Up::start(dir.path(), &[]);
+        let ps = run(dir.path(), &["ps"]);
+        assert!(ps.out.contains("ada") && ps.out.contains("bob"), "{}", ps.shown());
+        assert!(format!("{}{}", ps.out, ps.err).contains("agents/ada.md"), "{}", ps.shown());
+        // Who has no key learns that something is wrong, and not what.
+        let ready = get(&up.url, "/v1/ready", None);
+        assert_eq!((&ready["ready"], &ready["broken_files"]), (&json!(true), &json!(1)), "{ready}");
+        assert_eq!(ready.get("mistakes"), None, "{ready}");
+        let file = fs::read_to_string(dir.path().join(".viv/credentials.json")).unwrap();
+        let file: Value = serde_json::from_str(&file).unwrap();
+        let ready = get(&up.url, "/v1/ready", file["key"].as_str());
+        assert!(ready["mistakes"][0].as_str().unwrap().starts_with("agents/ada.md"), "{ready}");
+        let doctor = run(dir.path(), &["doctor"]);
+        assert!(doctor.code != 0 && doctor.out.contains("agents/ada.md"), "{}", doctor.shown());
+        drop(up);
+    }
+    // The file of an agent that does not exist is refused as before.
+    write(dir.path(), "agents/ada.md", "---\nspaces: [home]\n---\nYou are Ada.");
+    write(dir.path(), "agents/new.md", "---\nmodle: x\n---\nx");
+    let ran = run(dir.path(), &["up", "--listen", "127.0.0.1:0", "--model", "demo"]);
+    assert!(ran.code == 2 && ran.err.contains("agents/new.md:2"), "{}", ran.shown());
 }

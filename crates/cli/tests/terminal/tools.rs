@@ -142,7 +142,8 @@ fn run_bounded(dir: &Path, args: &[&str]) -> (i32, String) {
         };
     }
     let output = command.stdin(std::process::Stdio::null()).output().unwrap();
-    (output.status.code().unwrap_or(-1), String::from_utf8(output.stderr).unwrap())
+    let told = [output.stdout, output.stderr].concat();
+    (output.status.code().unwrap_or(-1), String::from_utf8(told).unwrap())
 }
 
 #[cfg(unix)]
@@ -160,6 +161,7 @@ fn a_file_without_an_end_is_refused_by_every_command_that_reads_one() {
         &["verify", endless],
         &["restore", endless],
     ] {
+        // What it is about goes to stdout where a command reports on each file.
         let (code, told) = run_bounded(server.dir.path(), args);
         assert!(code > 0 && told.contains(endless), "{args:?}: {code} {told}");
     }

@@ -42,7 +42,7 @@ pub(super) async fn set_goal(
     PathParam(name): PathParam<Named>,
     Change { body: Sent(new), once }: Change<Sent<NewGoalJson>>,
 ) -> Result<Done<WriteResponse<GoalJson>>, Problem> {
-    let NewGoalJson { description, priority, parent_id: parent } = new;
+    let NewGoalJson { description, priority, parent } = new;
     let description = text(description)?;
     let priority = level(priority)?.unwrap_or(limits::GOAL_PRIORITY_DEFAULT);
     let agent = find_agent(&app, &name).await?.id;

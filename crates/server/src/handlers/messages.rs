@@ -7,7 +7,6 @@ use std::sync::Arc;
 use agent::entity::{Entity, EntityKind, Space};
 use agent::event::EventProgress;
 use agent::id::{EntityId, EventId, MessageId};
-use agent::life::Standing;
 use agent::limits;
 use agent::port::{Accept, Accepted, Denial, MessageFilter, Page, RequestKey, StoreError};
 use agent::space::PostedMessage;
@@ -179,11 +178,6 @@ async fn resolve_mentions(app: &AppState, space: &Space, names: &[String]) -> Re
             let shown: String = name.chars().take(80).collect();
             Problem::new(Code::BadMention, format!("`mentions[{i}]`: no member is called `{shown}`"))
         })?;
-        let card = app.ports.reader.agent(found.entity.id.agent()).await?;
-        if card.is_some_and(|card| card.standing == Standing::Retired) {
-            let detail = format!("`mentions[{i}]`: the agent `{}` is retired", found.entity.name);
-            return Err(Problem::new(Code::AgentRetired, detail));
-        }
         if !ids.contains(&found.entity.id) {
             ids.push(found.entity.id);
         }
