@@ -332,8 +332,8 @@ mod tests {
         assert_eq!(hint("viv sya"), "did you mean `viv say`? `viv --help` lists all commands");
         assert!(hint("viv pss").contains("`ps`"));
         assert_eq!(
-            hint("viv targets daed"),
-            "did you mean `viv targets dead`? `viv targets --help` lists all commands"
+            hint("viv hooks lgo"),
+            "did you mean `viv hooks log`? `viv hooks --help` lists all commands"
         );
         assert!(hint("viv xx").starts_with("see `viv --help`"));
     }

@@ -109,6 +109,7 @@ const ELSEWHERE: &[&str] = &[
     "agents cancel",
     "agents clear guard",
     "agents end goal",
+    "agents set goal",
     "agents export",
     "agents import",
     "events show",
