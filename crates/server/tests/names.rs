@@ -105,7 +105,7 @@ fn flaw(name: &str, schema: &Value, sent: bool) -> Option<&'static str> {
         );
     }
     // That of a goal is called as agents write it.
-    if name.ends_with("_id") && !["external_id", "last_id", "parent_id"].contains(&name) {
+    if name.ends_with("_id") && !["external_id", "last_id"].contains(&name) {
         return Some("an id is called as what it is the id of, and its own `id`");
     }
     let is_limit = LIMITS.contains(&name) || name.ends_with("_until");

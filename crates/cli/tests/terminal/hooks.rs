@@ -63,7 +63,7 @@ fn a_hook_is_declared_tried_and_listed_and_its_secret_is_only_where_secrets_are(
     assert!(run(dir, &["hooks"]).out.contains("ready"));
     let retired = run(dir, &["agents", "retire", "ada", "--yes"]);
     assert!(
-        retired.code == 0 && retired.err.contains("the hook `shop` names it: all its"),
+        retired.code == 0 && retired.shown().contains("the hook `shop` names it: all its"),
         "{}",
         retired.shown()
     );

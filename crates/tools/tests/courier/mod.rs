@@ -200,7 +200,7 @@ async fn told(only_if: Option<&str>, body: Option<Value>) -> Option<(String, Str
     let server = Loopback::says("HTTP/1.1 204 No Content\r\n\r\n").await;
     let at = target(format!("http://{}/in", server.address), "right", &[server.address.to_string()]);
     let target = StoredTarget { only_if: only_if.map(str::to_owned), body, ..at };
-    courier().check(&target).unwrap();
+    courier().check(&target).expect("the target is fine");
     let news = json!({
         "type": "message", "timestamp": "2026-01-02T03:04:05Z",
         "data": {"sender_handle": "ada", "text": "\"}, {\"a\": 1 \n\u{1f600}", "urgent": true, "seq": 7},
@@ -212,10 +212,13 @@ async fn told(only_if: Option<&str>, body: Option<Value>) -> Option<(String, Str
         attempts: 0,
         why: None,
     };
-    courier().send(&target, &delivery, Timestamp::from_second(1_700_000_000).unwrap()).await.unwrap();
+    courier()
+        .send(&target, &delivery, Timestamp::from_second(1_700_000_000).expect("a time"))
+        .await
+        .expect("it is taken");
     let request = server.requests().into_iter().next()?;
-    let (head, body) = request.split_once("\r\n\r\n").unwrap();
-    let kind = head.lines().find_map(|line| line.strip_prefix("content-type: ")).unwrap();
+    let (head, body) = request.split_once("\r\n\r\n").expect("a head");
+    let kind = head.lines().find_map(|line| line.strip_prefix("content-type: ")).expect("a type");
     assert!(head.contains("webhook-signature: v1,"), "{head}");
     Some((kind.to_owned(), body.to_owned()))
 }
