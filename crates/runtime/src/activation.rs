@@ -320,6 +320,8 @@ impl<'a> Driver<'a> {
             }
         }
         failpoint::hit!("summary.asked");
+        // Also if it is the first thing that an activation does.
+        self.show(AgentState::Thinking);
         let live = &self.node_context.ports.live;
         live.delayed(self.agent, DelayKind::Summary, "writing a summary of its history".to_owned());
         let mut draft = DraftStream::hidden(&self.cycle, self.agent, live);
