@@ -504,6 +504,9 @@ impl<'a> Driver<'a> {
 
     /// Publishes what a commit caused to watchers, and signals the agents that it made due.
     fn published(&mut self, (outcome, notifications): Committed, changes: &Changes) -> CommitOutcome {
+        if let CommitOutcome::Gone(_) = outcome {
+            self.requests.refused();
+        }
         if let CommitOutcome::Committed { n, .. } = outcome {
             self.opened = true;
             self.node_context.unstored.stored(self.agent, &changes.call_changes);

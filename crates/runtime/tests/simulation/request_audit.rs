@@ -193,8 +193,8 @@ impl Account {
             return Some(paid);
         }
         let pause = (limits::FAULT_PAUSE_MS << self.refusals.min(16)).min(limits::FAULT_PAUSE_MAX_MS);
-        let works = |refused: &Refused| refused.opening == Some(true) && self.refusals == 0;
-        if self.refused.as_ref().is_some_and(|refused| refused.at + pause <= now || works(refused)) {
+        let waited = |refused: &Refused| refused.at + pause <= now;
+        if self.was_queued() || self.refused.as_ref().is_some_and(waited) {
             return Some(Paid::Store);
         }
         if self.lost {
@@ -202,6 +202,11 @@ impl Account {
         }
         let more = self.shown.is_some_and(|(cycle, times)| cycle == shown.0 && times < shown.1);
         more.then_some(Paid::News)
+    }
+
+    /// Whether the store refused its opening, as it refused all, and has accepted it since: no failure of its own.
+    fn was_queued(&self) -> bool {
+        self.refusals == 0 && self.refused.is_some_and(|refused| refused.opening == Some(true))
     }
 
     /// How a request that failed `ago` milliseconds ago may be repeated within its activation.
@@ -231,7 +236,7 @@ impl Account {
         (self.last, self.refusals) = (before.last, 0);
         // Each of these is a new activation.
         if matches!(paid, Paid::BackoffEnd | Paid::Store | Paid::Lost | Paid::Operator) {
-            self.refusals = if paid == Paid::Store { before.refusals + 1 } else { 0 };
+            self.refusals = if paid == Paid::Store && !before.was_queued() { before.refusals + 1 } else { 0 };
             return;
         }
         self.attempts = if paid == Paid::Retry { before.attempts + 1 } else { 0 };
