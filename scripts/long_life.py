@@ -34,7 +34,7 @@ QUIET_POLLS = 25
 GROWTH_MAX = 32
 
 CUSTOMERS = ["Marlow", "Ostrava", "Fennel", "Quayside", "Birk", "Tamarind", "Wexford", "Juniper"]
-# As in `crates/scenario/src/long_life/facts.rs`: a statement, the question in its words and in others.
+# As in `crates/testkit/src/long_life/facts.rs`: a statement, the question in its words and in others.
 TEMPLATES = [
     ("PO", "every invoice for {who} must carry the purchase number {value}",
      "Which purchase number must every invoice for {who} carry?", "What do we have to quote when we bill {who}?"),

@@ -71,13 +71,14 @@ pub(crate) fn compared(bench: &Bench, metric: &'static str, config: &AgentConfig
     Ok(vec![Metric::new(metric, value, floor, Goal::RatioAtMost(1.3), note)])
 }
 
-/// Measures the steps of two agents in turns, so that other load on the machine affects both equally.
+/// Measures the steps of two agents in turns, so that other load on the machine affects both equally; the index is not fed meanwhile.
 pub(crate) fn alternate(
     threads: &Runtime,
     server: &BenchServer,
     stub: &Stub,
     mut agents: [&mut AgentHistory; 2],
 ) -> Result<()> {
+    server.stop_indexing();
     for round in 0..WARM_UP + CYCLES {
         for history in &mut agents {
             measure_steps(threads, server, stub, history, round >= WARM_UP)?;

@@ -89,9 +89,9 @@ fn memory(viv: &Running, watchers: usize) -> Result<Memory> {
         http.answer()
     };
     // No agent is a member, so that only the streams and the store work.
-    post("/v1/entities", &json!({"name": "poster"}).to_string())?;
+    post("/v1/entities", &json!({"handle": "poster"}).to_string())?;
     for name in ["warm", "watched"] {
-        post("/v1/spaces", &json!({"name": name, "members": ["poster"]}).to_string())?;
+        post("/v1/spaces", &json!({"handle": name, "members": ["poster"]}).to_string())?;
     }
     let message = json!({"text": "x".repeat(MESSAGE_BYTES), "sender": "poster"}).to_string();
     // What the first messages and streams allocate stays: connections to the store, their caches.

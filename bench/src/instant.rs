@@ -3,22 +3,12 @@
 use std::sync::Arc;
 
 use agent::entry::EntryKind;
-use agent::port::{
-    BoxStream, Clock, Model, ModelError, ModelInfo, ModelRequest, Models, Piece, ReasoningReplay,
-};
+use agent::port::{Clock, ModelInfo, Models, ReasoningReplay};
 use agent::prompt::{Item, Prompt};
 use models::model_book::{KeyRing, ModelBook, ModelConfig};
-use models::scripted::Script;
+use models::scripted::{Script, authored};
 
 const NAME: &str = "instant";
-
-/// Returns the model's reply for a step, counted from 0 within its cycle.
-type Author = dyn Fn(usize) -> Script + Send + Sync;
-
-struct Instant {
-    info: ModelInfo,
-    author: Box<Author>,
-}
 
 /// A set of one model, which answers each step at once with the script that `author` returns.
 pub(crate) fn models(
@@ -34,19 +24,9 @@ pub(crate) fn models(
         demo: true,
         ..ModelInfo::default()
     };
-    let model = Arc::new(Instant { info, author: Box::new(author) });
+    let model = authored(info, move |prompt| author(steps_so_far(prompt)));
     let book = ModelBook::new(ModelConfig::named(NAME), KeyRing::default(), clock);
     Arc::new(book.with_model(NAME, model))
-}
-
-impl Model for Instant {
-    fn info(&self) -> &ModelInfo {
-        &self.info
-    }
-
-    fn stream(&self, request: ModelRequest<'_>) -> BoxStream<'static, Result<Piece, ModelError>> {
-        (self.author)(steps_so_far(request.prompt)).play()
-    }
 }
 
 /// The number of steps of the current cycle in the prompt.

@@ -105,6 +105,11 @@ impl BenchServer {
         Ok(self.store.totals().await?.open_cycles)
     }
 
+    /// From now on nothing is added to the search index, whose thread would take CPU at any moment.
+    pub(crate) fn stop_indexing(&self) {
+        self.store.stop_indexing();
+    }
+
     /// Statistics of the store's writer.
     pub(crate) fn stats(&self) -> Stats {
         self.store.stats()

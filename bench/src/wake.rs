@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use agent::config::{AgentConfig, HistoryLimit, SummaryBy};
 use anyhow::{Context, Result};
 use models::model_book::{KeyRing, ModelBook, ModelConfig};
 use serde_json::json;
@@ -76,7 +77,9 @@ impl<'a> WakeSetup<'a> {
             let model = ModelConfig { base_url, ..ModelConfig::named("openai-compatible/stub") };
             std::sync::Arc::new(ModelBook::new(model, KeyRing::default(), clock))
         })?;
-        let home = threads.block_on(server.home("ada", server::config()))?;
+        // Its history becomes longer than a view, and a summary would be one more request.
+        let history = HistoryLimit { summary: SummaryBy::Off, ..HistoryLimit::default() };
+        let home = threads.block_on(server.home("ada", AgentConfig { history, ..server::config() }))?;
         let Home { agent, space, .. } = home;
         let (address, key) = threads.block_on(server.serve_api(&home))?;
         let connection = HttpConnection::open(address)?;

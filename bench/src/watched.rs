@@ -224,6 +224,10 @@ impl Store for Watched {
         self.inner.quarantine(agent, why)
     }
 
+    fn panicked(&self, agent: AgentId) -> BoxFuture<'_, Result<(), StoreError>> {
+        self.inner.panicked(agent)
+    }
+
     fn fire_due(&self, now: Timestamp, limit: u32) -> BoxFuture<'_, Result<DueFired, StoreError>> {
         Box::pin(async move {
             let fired = self.inner.fire_due(now, limit).await?;

@@ -3,7 +3,8 @@
 use utoipa_config::Config;
 
 fn main() {
-    let uuids = ["AgentId", "CredentialId", "CycleId", "EntityId", "MessageId", "PlanId", "SpaceId"];
+    let uuids =
+        ["AgentId", "CredentialId", "CycleId", "EntityId", "GoalId", "MessageId", "PlanId", "SpaceId"];
     let texts = ["CallId", "EventId", "RootId"];
     let config = uuids.iter().fold(Config::new(), |config, id| config.alias_for(id, "uuid::Uuid"));
     let config = texts.iter().fold(config, |config, id| config.alias_for(id, "String"));

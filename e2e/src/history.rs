@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use agent::event::{EventData, EventState};
+use agent::event::EventData;
 use agent::message::Part;
 use agent::run::Ending;
 use agent::space::MessageKind;
@@ -154,7 +154,7 @@ pub async fn read(client: &HttpClient) -> Result<History> {
         let found = messages(client, world_space.name).await?;
         let (cards, messages): (Vec<_>, Vec<_>) = found.into_iter().partition(|message| message.card);
         let cards = cards.iter().map(|card| card.seq).collect();
-        let SpaceJson { id, name, head_seq: head, .. } = space;
+        let SpaceJson { id, handle: name, head_seq: head, .. } = space;
         history.spaces.push(Timeline { id: id.to_string(), name, head, agents, messages, cards });
     }
     for name in AGENTS {
@@ -222,11 +222,8 @@ pub(crate) async fn pages<T: DeserializeOwned>(client: &HttpClient, path: &str) 
 }
 
 fn inbox_event(event: LoggedEvent) -> InboxEvent {
-    let state = event.state.as_str().to_owned();
-    let cycle = match event.state {
-        EventState::Processed { cycle, .. } => Some(cycle.to_string()),
-        _ => None,
-    };
+    let state = event.state;
+    let cycle = event.cycle.filter(|_| state == "processed").map(|cycle| cycle.to_string());
     let (mut message, mut payload, mut plan, mut result) = (None, None, None, None);
     match event.data {
         EventData::Message { message: id, .. } => message = Some(id.to_string()),

@@ -64,7 +64,7 @@ fn event(line: &str) -> Option<Shown> {
     if let Some(rest) = rest.strip_prefix("service ") {
         return sent(From::Service, &rest[rest.find(": {")? + 2..]);
     }
-    if let Some(rest) = rest.strip_prefix("plan ") {
+    if let Some(rest) = rest.strip_prefix("plan ").or_else(|| rest.strip_prefix("timer ")) {
         let instruction: String = serde_json::from_str(rest.split_once("] due now: ")?.1).ok()?;
         return sent(From::Plan, &instruction);
     }

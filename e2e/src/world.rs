@@ -33,7 +33,7 @@ pub const TOOLS: [&str; 7] =
 /// Creates everything except what the first start creates: a person, `ada` and `home`. The counted tools must be
 /// declared before.
 pub async fn create_world(client: &HttpClient) -> Result<()> {
-    client.create("/v1/entities", &json!({"name": "mia", "display_name": "Mia"})).await?;
+    client.create("/v1/entities", &json!({"handle": "mia", "display_name": "Mia"})).await?;
     // The model fails at random here, so failures say nothing about the events, even if the same events are hit
     // often. Inboxes must not be full, because events of services would be rejected.
     let limits = json!({"max_attempts": 100, "inbox_max": 1_000_000});
@@ -42,12 +42,12 @@ pub async fn create_world(client: &HttpClient) -> Result<()> {
     let config = json!({"limits": limits, "history": history, "tools": TOOLS, "approve": [APPROVED]});
     client.change("/v1/agents/ada", &json!({"config": config})).await?;
     for agent in ["ben", "cora"] {
-        client.create("/v1/agents", &json!({"name": agent, "config": config})).await?;
+        client.create("/v1/agents", &json!({"handle": agent, "config": config})).await?;
     }
     client.create("/v1/spaces/home/members", &json!({"entity": "mia"})).await?;
     for WorldSpace { name, people, agents } in &SPACES[1..] {
         let members: Vec<_> = people.iter().chain(agents.iter()).collect();
-        client.create("/v1/spaces", &json!({"name": name, "members": members})).await?;
+        client.create("/v1/spaces", &json!({"handle": name, "members": members})).await?;
     }
     Ok(())
 }

@@ -58,10 +58,10 @@ async fn states(client: &HttpClient, name: &str) -> Vec<String> {
 
 /// Makes three agents wait: ben debounces, cleo backs off because her content fails, ada waits for the provider.
 async fn make_all_wait(harness: &Harness, client: &HttpClient, off: SignedDuration) {
-    client.create("/v1/agents", &json!({"name": "ben", "config": {"debounce": 60_000}})).await.unwrap();
+    client.create("/v1/agents", &json!({"handle": "ben", "config": {"debounce": 60_000}})).await.unwrap();
     let limits = json!({"limits": {"max_attempts": 100}});
-    client.create("/v1/agents", &json!({"name": "cleo", "config": limits})).await.unwrap();
-    client.create("/v1/spaces", &json!({"name": "lab", "members": ["owner", "ben"]})).await.unwrap();
+    client.create("/v1/agents", &json!({"handle": "cleo", "config": limits})).await.unwrap();
+    client.create("/v1/spaces", &json!({"handle": "lab", "members": ["owner", "ben"]})).await.unwrap();
     let posted = client.post("/v1/spaces/lab/messages", &message_body("note t-000001-t", 1), None).await;
     assert!(matches!(posted, Some(HttpAnswer::Created(_))), "{posted:?}");
     let waits = |ben: &Value| backoff_left(ben, "debounce", off).is_some_and(|left| left.as_secs() > 30);

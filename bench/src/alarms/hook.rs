@@ -45,7 +45,7 @@ pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
         connection.answer()
     };
     // The deliveries wait: what an agent does with them is not counted.
-    ask("POST", "/v1/agents", &json!({"name": "ops", "config": {"limits": {"inbox_max": 10_000}}}))?;
+    ask("POST", "/v1/agents", &json!({"handle": "ops", "config": {"limits": {"inbox_max": 10_000}}}))?;
     ask("POST", "/v1/agents/ops/suspend", &Value::Null)?;
     let hook = json!({"kind": "standard", "secrets": ["bench"], "agents": ["ops"]});
     ask("PUT", "/v1/hooks/bench", &hook)?;

@@ -79,7 +79,7 @@ fn die(data: &Path) -> Result<(Home, Samples)> {
     let threads = server::threads()?;
     let _in = threads.enter();
     let (models, requests) = paced(None);
-    let bounds = Bounds { awake: 2 * OPEN, requests_per_provider: 2 * OPEN };
+    let bounds = Bounds { awake: 2 * OPEN, requests_per_provider: 2 * OPEN, ..Bounds::default() };
     let server = BenchServer::within(data, bounds, models)?;
     let config = AgentConfig { model: Some(super::HEALTHY.to_owned()), ..server::config() };
     let home = threads.block_on(server.home(HEALTHY, config))?;

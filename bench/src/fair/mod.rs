@@ -6,14 +6,12 @@ pub(crate) mod silent_provider;
 pub(crate) mod store_failure;
 
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-use agent::port::{
-    BoxStream, Clock, Model, ModelError, ModelInfo, ModelRequest, Models, Piece, ReasoningReplay,
-};
+use agent::port::{Clock, ModelInfo, Models, ReasoningReplay};
 use anyhow::{Context, Result};
-use models::scripted::Script;
+use models::scripted::{Script, authored};
 
 /// Longest wait for an expected request.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -27,58 +25,36 @@ struct SeenRequest {
     at: Instant,
 }
 
-/// Models that report when they are asked, and answer after a delay or never.
-struct Paced {
-    clock: Arc<dyn Clock>,
-    /// The delay of the default model; `None` if it never answers.
-    delay: Option<Duration>,
-    asked: Sender<SeenRequest>,
-}
-
-struct PacedModel {
-    info: ModelInfo,
-    delay: Option<Script>,
-    asked: Sender<SeenRequest>,
-}
-
 /// Creates models with a clock.
 type BuildModels = Box<dyn FnOnce(Arc<dyn Clock>) -> Arc<dyn Models>>;
 
 /// Models whose default model has this delay, or never answers; and the requests to them.
 fn paced(delay: Option<Duration>) -> (BuildModels, Receiver<SeenRequest>) {
     let (asked, requests) = channel();
-    (Box::new(move |clock| Arc::new(Paced { clock, delay, asked })), requests)
-}
-
-impl Models for Paced {
-    fn model(&self, name: Option<&str>) -> Result<Arc<dyn Model>, ModelError> {
-        let name = name.unwrap_or("own");
-        let delay = if name == HEALTHY { Some(Duration::from_millis(20)) } else { self.delay };
-        let answer = |delay| Script::new().pause(&self.clock, delay).text("That is all for now.");
-        let info = ModelInfo {
-            name: name.to_owned(),
-            provider: name.to_owned(),
-            context_window: 1_000_000,
-            max_output: 4_096,
-            reasoning_replay: ReasoningReplay::None,
-            demo: true,
-            ..ModelInfo::default()
-        };
-        Ok(Arc::new(PacedModel { info, delay: delay.map(answer), asked: self.asked.clone() }))
-    }
-}
-
-impl Model for PacedModel {
-    fn info(&self) -> &ModelInfo {
-        &self.info
-    }
-
-    fn stream(&self, request: ModelRequest<'_>) -> BoxStream<'static, Result<Piece, ModelError>> {
-        // The receiver is dropped at the end of the measurement.
-        let _ =
-            self.asked.send(SeenRequest { system: request.prompt.system.to_string(), at: Instant::now() });
-        self.delay.clone().unwrap_or_else(|| Script::new().hang()).play()
-    }
+    let build = move |clock: Arc<dyn Clock>| -> Arc<dyn Models> {
+        Arc::new(move |name: Option<&str>| {
+            let name = name.unwrap_or("own");
+            let delay = if name == HEALTHY { Some(Duration::from_millis(20)) } else { delay };
+            let answer = |delay| Script::new().pause(&clock, delay).text("That is all for now.");
+            let answer = delay.map_or_else(|| Script::new().hang(), answer);
+            let info = ModelInfo {
+                name: name.to_owned(),
+                provider: name.to_owned(),
+                context_window: 1_000_000,
+                max_output: 4_096,
+                reasoning_replay: ReasoningReplay::None,
+                demo: true,
+                ..ModelInfo::default()
+            };
+            let asked = asked.clone();
+            Ok(authored(info, move |prompt| {
+                // The receiver is dropped at the end of the measurement.
+                let _ = asked.send(SeenRequest { system: prompt.system.to_string(), at: Instant::now() });
+                answer.clone()
+            }))
+        })
+    };
+    (Box::new(build), requests)
 }
 
 /// When the model of the agent with this name was asked next. Requests of other agents are skipped.

@@ -7,11 +7,11 @@ use agent::config::Placement;
 use agent::port::{Clock, Ids, Models};
 use anyhow::{Context, Result};
 use runtime::Ports;
-use scenario::long_life::{
+use storage::sqlite::Sqlite;
+use testkit::long_life::{
     LifeFigures, LifeVariant, LivedLife, LongLife, LostFacts, QuestionHits, ScriptedSummarizer, coding, live,
     measure as figures_of, seeds, support,
 };
-use storage::sqlite::Sqlite;
 
 use crate::report::{Floor, Goal, Metric, table};
 use crate::{Bench, server};

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use agent::config::Placement;
 use anyhow::{Context, Result};
-use scenario::long_life::{
+use testkit::long_life::{
     CACHED_PRICE, LifeFigures, LifeVariant, LongLife, ScriptedSummarizer, coding, hourly, live,
     many_memories, measure as figures_of, minutely, support, three_spaces,
 };

@@ -9,70 +9,42 @@ use serde_json::{Value, json};
 
 use crate::call::{CallRow, Outcome, OutcomeStatus};
 use crate::event::Trust;
-use crate::id::{ContentRef, EntityId, SpaceId};
+use crate::id::{ContentRef, EntityId, MessageId, SpaceId};
 use crate::limits;
 use crate::plan::span_text;
 use crate::quote;
 
-/// What a person is asked for.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    Default,
-    PartialEq,
-    Eq,
-    Serialize,
-    Deserialize,
-    strum::IntoStaticStr,
-    strum::EnumString,
-)]
-#[serde(rename_all = "snake_case")]
-#[strum(serialize_all = "snake_case")]
-pub enum AskKind {
-    /// Yes or no.
-    #[default]
-    Approval,
-    /// One of some options.
-    Choice,
-    /// A value that fits a JSON Schema.
-    Form,
-    /// A text.
-    Text,
-}
-
-impl AskKind {
-    /// The name used in JSON.
-    pub fn as_str(self) -> &'static str {
-        self.into()
+names! {
+    /// What a person is asked for.
+    #[derive(Default)]
+    pub enum AskKind {
+        /// Yes or no.
+        #[default]
+        Approval,
+        /// One of some options.
+        Choice,
+        /// A value that fits a JSON Schema.
+        Form,
+        /// A text.
+        Text,
     }
 }
 
-/// What became of it.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr, strum::EnumString,
-)]
-#[serde(rename_all = "snake_case")]
-#[strum(serialize_all = "snake_case")]
-pub enum ApprovalState {
-    /// Nobody has answered.
-    Wanted,
-    /// The call may run.
-    Granted,
-    /// A question was answered.
-    Answered,
-    /// The call may not run, or nobody wants to answer the question.
-    Refused,
-    /// Nobody answered in time.
-    Expired,
-    /// The call was canceled before anybody answered.
-    Canceled,
-}
-
-impl ApprovalState {
-    /// The name used in JSON.
-    pub fn as_str(self) -> &'static str {
-        self.into()
+names! {
+    /// What became of it.
+    pub enum ApprovalState {
+        /// Nobody has answered.
+        Wanted,
+        /// The call may run.
+        Granted,
+        /// A question was answered.
+        Answered,
+        /// The call may not run, or nobody wants to answer the question.
+        Refused,
+        /// Nobody answered in time.
+        Expired,
+        /// The call was canceled before anybody answered.
+        Canceled,
     }
 }
 
@@ -97,6 +69,34 @@ pub struct AnsweredBy {
     pub name: String,
     /// When.
     pub at: Timestamp,
+    /// The message in the space that was the answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<MessageId>,
+}
+
+names! {
+    /// Why a call does not wait for a person any more, although nobody has answered and its time is not over.
+    pub enum Withdrawn {
+        /// The space where it was asked was closed.
+        SpaceClosed,
+        /// Its agent is no member of that space any more.
+        AgentLeft,
+    }
+}
+
+impl Withdrawn {
+    fn why(self) -> &'static str {
+        match self {
+            Self::SpaceClosed => "the space where it was asked was closed",
+            Self::AgentLeft => "the agent is no member of the space any more where it was asked",
+        }
+    }
+
+    /// The outcome of the call.
+    pub fn outcome(self) -> Outcome {
+        let text = format!("canceled, since {} before a person answered; nothing of it was done", self.why());
+        Outcome::of_runtime(OutcomeStatus::Canceled, text)
+    }
 }
 
 /// What is known of a call that waits, or has waited, for a person.
@@ -108,6 +108,12 @@ pub struct Approval {
     pub question: bool,
     /// Why somebody is asked, or what.
     pub why: String,
+    /// Who caused the call: whoever sent what its cycle works on.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub requested_by: Vec<RequestedBy>,
+    /// What the model wrote beside the call. Only operators are shown it, as all that a model writes for itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub said: Option<String>,
     /// The options of a choice.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub options: Vec<String>,
@@ -143,6 +149,9 @@ pub struct Approval {
     /// Whether its cycle went on before the call began.
     #[serde(default)]
     pub late: bool,
+    /// Why it waits no longer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub withdrawn: Option<Withdrawn>,
     /// Who answered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<AnsweredBy>,
@@ -171,6 +180,8 @@ impl Approval {
             kind,
             question: false,
             why,
+            requested_by: Vec::new(),
+            said: None,
             options: Vec::new(),
             schema: None,
             hash,
@@ -185,6 +196,7 @@ impl Approval {
             state: ApprovalState::Wanted,
             reminded: false,
             late: false,
+            withdrawn: None,
             by: None,
             reason: None,
             asked_arguments: None,
@@ -343,11 +355,11 @@ pub fn answered(
         }
         PersonVerdict::Approve { arguments: None, remember: None } if approval.kind == AskKind::Approval => {
             approval.state = ApprovalState::Answered;
-            Some(Outcome::ok(json!({"answer": "approved", "by": by.name}).to_string()))
+            Some(given(&json!("approved"), &by))
         }
         PersonVerdict::Answer(answer) if approval.question && approval.kind != AskKind::Approval => {
             approval.state = ApprovalState::Answered;
-            Some(Outcome::ok(json!({"answer": answer, "by": by.name}).to_string()))
+            Some(given(answer, &by))
         }
         PersonVerdict::Refuse => {
             approval.state = ApprovalState::Refused;
@@ -362,6 +374,15 @@ pub fn answered(
     approval.by = Some(by);
     row.approval = Some(approval);
     Ok(AnsweredRow { row, rule })
+}
+
+/// The outcome of a question that was answered. A message that was the answer is named: the agent is shown it, too.
+fn given(answer: &Value, by: &AnsweredBy) -> Outcome {
+    let mut given = json!({"answer": answer, "by": by.name});
+    if let Some(message) = by.message {
+        given["message"] = json!(message);
+    }
+    Outcome::ok(given.to_string())
 }
 
 /// The trust of what the agent reads of an answer. Nobody knows who has typed what came by a link.
@@ -380,6 +401,10 @@ fn trust_of_answer(who: Answerer, kind: AskKind, verdict: &PersonVerdict, reason
 }
 
 fn over(approval: &Approval, now: Timestamp) -> Result<(), AnswerRefused> {
+    let withdrawn = approval.withdrawn.filter(|_| approval.is_wanted());
+    if let Some(withdrawn) = withdrawn {
+        return Err(AnswerRefused::Over(withdrawn.why()));
+    }
     match (approval.state, &approval.by) {
         (ApprovalState::Wanted, _) if now >= approval.expires_at => {
             Err(AnswerRefused::Over("nobody answered in time"))
@@ -405,7 +430,7 @@ fn refused(approval: &Approval, by: &AnsweredBy, reason: Option<&str>) -> String
 }
 
 /// The outcome of something that nobody answered in time.
-pub fn expired(approval: &Approval) -> Outcome {
+fn expired(approval: &Approval) -> Outcome {
     let within = approval.expires_at.duration_since(approval.asked_at).as_millis();
     let within = span_text(u64::try_from(within).unwrap_or(0));
     let text = if approval.question {
@@ -416,6 +441,26 @@ pub fn expired(approval: &Approval) -> Outcome {
         format!("nobody approved it within {within}, so it was not run; nothing of it was done.")
     };
     Outcome::of_runtime(OutcomeStatus::Canceled, text)
+}
+
+/// What becomes of a call about which something is due.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Lapse {
+    /// People are reminded.
+    Reminds,
+    /// It ends without an answer, in this state.
+    Ends(ApprovalState, Outcome),
+}
+
+/// Decides it for a call that waits, at the time that was noted for it.
+pub fn lapse(approval: &Approval, now: Timestamp) -> Lapse {
+    match approval.withdrawn {
+        Some(why) => Lapse::Ends(ApprovalState::Canceled, why.outcome()),
+        None if approval.reminded || now >= approval.expires_at => {
+            Lapse::Ends(ApprovalState::Expired, expired(approval))
+        }
+        None => Lapse::Reminds,
+    }
 }
 
 /// What an answer must be, in words.
@@ -476,11 +521,15 @@ fn later(now: Timestamp, ms: u64) -> Timestamp {
 
 mod cards;
 mod question;
+mod requested;
 mod rule;
+mod spoken;
 
 pub use cards::{card, card_end, reminder, short_version};
 pub use question::PersonQuestion;
+pub use requested::RequestedBy;
 pub use rule::{ApprovalRule, ByRule, Remember, rule_of};
+pub use spoken::{OpenQuestion, Spoken, answer_of};
 
 #[cfg(test)]
 mod tests {

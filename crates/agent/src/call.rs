@@ -9,98 +9,60 @@ use crate::id::{CallId, ClaimId, CycleId};
 use crate::limits;
 use crate::quote;
 
-/// What repeating a call would do. It decides how the call is handled after a crash.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr, strum::EnumString,
-)]
-#[serde(rename_all = "snake_case")]
-#[strum(serialize_all = "snake_case")]
-pub enum Effect {
-    /// Changes only the agent's own data, in the same commit as the decision.
-    Inward,
-    /// Only reads; may be repeated.
-    ReadOnly,
-    /// May be repeated with the same key.
-    Idempotent,
-    /// Must not happen twice. After a crash it is unknown whether it happened.
-    Unsafe,
-}
-
-impl Effect {
-    /// The name used in tables and JSON.
-    pub fn as_str(self) -> &'static str {
-        self.into()
+names! {
+    /// What repeating a call would do. It decides how the call is handled after a crash.
+    pub enum Effect {
+        /// Changes only the agent's own data, in the same commit as the decision.
+        Inward,
+        /// Only reads; may be repeated.
+        ReadOnly,
+        /// May be repeated with the same key.
+        Idempotent,
+        /// Must not happen twice. After a crash it is unknown whether it happened.
+        Unsafe,
     }
 }
 
-/// The state of a call.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr, strum::EnumString,
-)]
-#[serde(rename_all = "snake_case")]
-#[strum(serialize_all = "snake_case")]
-pub enum CallState {
-    /// Decided, not started.
-    Planned,
-    /// Started. Only unsafe and claimed calls get this state.
-    Started,
-    /// Started, and its cycle no longer waits for it: the outcome so far is `pending`, the result becomes an
-    /// event.
-    Detached,
-    /// Finished; the row has the outcome.
-    Done,
-}
-
-impl CallState {
-    /// The name used in tables and JSON.
-    pub fn as_str(self) -> &'static str {
-        self.into()
+names! {
+    /// The state of a call.
+    pub enum CallState {
+        /// Decided, not started.
+        Planned,
+        /// Started. Only unsafe and claimed calls get this state.
+        Started,
+        /// Started, and its cycle no longer waits for it: the outcome so far is `pending`, the result becomes an
+        /// event.
+        Detached,
+        /// Finished; the row has the outcome.
+        Done,
     }
 }
 
-/// Who runs a call.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr, strum::EnumString,
-)]
-#[serde(rename_all = "snake_case")]
-#[strum(serialize_all = "snake_case")]
-pub enum Runner {
-    /// The server.
-    Node,
-    /// A worker: a program outside that claims the call.
-    Worker,
-    /// A person, who answers it.
-    Person,
-}
-
-impl Runner {
-    /// The name used in tables and JSON.
-    pub fn as_str(self) -> &'static str {
-        self.into()
+names! {
+    /// Who runs a call.
+    pub enum Runner {
+        /// The server.
+        Node,
+        /// A worker: a program outside that claims the call.
+        Worker,
+        /// A person, who answers it.
+        Person,
     }
 }
 
-/// How a call ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr)]
-#[serde(rename_all = "snake_case")]
-#[strum(serialize_all = "snake_case")]
-pub enum OutcomeStatus {
-    /// The call succeeded.
-    Ok,
-    /// The call failed; the text says why.
-    Error,
-    /// The result will arrive as an event.
-    Pending,
-    /// The process died after the call had started: it is unknown whether the call happened.
-    Unknown,
-    /// Canceled before it ended.
-    Canceled,
-}
-
-impl OutcomeStatus {
-    /// The name used in JSON.
-    pub fn as_str(self) -> &'static str {
-        self.into()
+names! {
+    /// How a call ended.
+    pub enum OutcomeStatus {
+        /// The call succeeded.
+        Ok,
+        /// The call failed; the text says why.
+        Error,
+        /// The result will arrive as an event.
+        Pending,
+        /// The process died after the call had started: it is unknown whether the call happened.
+        Unknown,
+        /// Canceled before it ended.
+        Canceled,
     }
 }
 
@@ -140,9 +102,10 @@ impl Outcome {
         Self::later(call, "it goes on while you do other things")
     }
 
-    /// Nobody has answered the call, and its cycle goes on.
-    pub fn unanswered(call: &CallId) -> Self {
-        Self::later(call, "it waits for a person")
+    /// Nobody has answered the call, and its cycle goes on: because it has waited long enough, or because others need the agent.
+    /// `whom`: who may answer.
+    pub fn unanswered(call: &CallId, whom: &str) -> Self {
+        Self::later(call, &format!("it waits for a person to answer ({whom})"))
     }
 
     /// The call exceeded its time-out and runs on.

@@ -2,53 +2,44 @@
 //! atomicity, crash recovery, fencing, audit and contract tests are handled in one place.
 
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
 
 use crate::call::{CallRow, CallState, Outcome};
 use crate::entry::{Entry, View};
 use crate::event::{Cause, EventProgress, EventState, Trust, Waiting};
 use crate::id::{AgentId, CallId, CycleId, EventId, GoalId, PlanId, SpaceId};
 use crate::layer::Layer;
-use crate::life::{Goal, IdleReason, OpenCycle};
+use crate::life::{Goal, GoalStatus, IdleReason, OpenCycle};
 use crate::memory::Importance;
 use crate::plan::Plan;
 use crate::run::{Run, Usage};
 use crate::space::{NewMessage, PostedMessage};
 
-/// The kind of a commit within a cycle; stored in the audit row.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr, strum::EnumString,
-)]
-#[serde(rename_all = "snake_case")]
-#[strum(serialize_all = "snake_case")]
-pub enum CommitKind {
-    /// A cycle begins or is taken over: the epoch is raised. If all calls of its step were answered from outside, it also
-    /// appends the step's outcomes entry.
-    Open,
-    /// A decision, with the events it saw and the changes of its inward calls.
-    Decide,
-    /// An unsafe call is about to start.
-    Start,
-    /// An outcome arrived. The last one of a step also appends the step's outcomes entry.
-    Settle,
-    /// The cycle ended, or its events were returned to the inbox unprocessed.
-    Close,
-    /// The cycle waits.
-    Park,
-    /// The view of the log changed.
-    View,
-    /// A model request is about to be sent for an agent during whose work the process has died before.
-    Sent,
-    /// The reply to such a request has arrived.
-    Arrived,
+names! {
+    /// The kind of a commit within a cycle; stored in the audit row.
+    pub enum CommitKind {
+        /// A cycle begins or is taken over: the epoch is raised. If all calls of its step were answered from outside, it also
+        /// appends the step's outcomes entry.
+        Open,
+        /// A decision, with the events it saw and the changes of its inward calls.
+        Decide,
+        /// An unsafe call is about to start.
+        Start,
+        /// An outcome arrived. The last one of a step also appends the step's outcomes entry.
+        Settle,
+        /// The cycle ended, or its events were returned to the inbox unprocessed.
+        Close,
+        /// The cycle waits.
+        Park,
+        /// The view of the log changed.
+        View,
+        /// A model request is about to be sent for an agent during whose work the process has died before.
+        Sent,
+        /// The reply to such a request has arrived.
+        Arrived,
+    }
 }
 
 impl CommitKind {
-    /// The name used in tables and JSON.
-    pub fn as_str(self) -> &'static str {
-        self.into()
-    }
-
     /// Names of the crash points around this commit, for tests that kill the process: before it is written, and
     /// after.
     pub fn points(self) -> (&'static str, &'static str) {
@@ -107,7 +98,7 @@ pub enum MemoryChange {
         /// How important it is; `None`: as before, for a new one the default.
         importance: Option<Importance>,
         /// Whether it is pinned; `None`: as before, a new one is not.
-        pin: Option<bool>,
+        pinned: Option<bool>,
         /// How far it can be trusted, if less than whoever writes it: a copy is worth what was copied.
         trust: Option<Trust>,
     },
@@ -118,7 +109,7 @@ pub enum MemoryChange {
         /// How important it is; `None`: as before.
         importance: Option<Importance>,
         /// Whether it is pinned; `None`: as before.
-        pin: Option<bool>,
+        pinned: Option<bool>,
     },
     /// The agent has found it by searching.
     Used {
@@ -135,7 +126,7 @@ pub enum MemoryChange {
 impl MemoryChange {
     /// Writes a note whose importance and pin stay as they are.
     pub fn set(key: impl Into<String>, value: impl Into<String>) -> Self {
-        Self::Set { key: key.into(), value: value.into(), importance: None, pin: None, trust: None }
+        Self::Set { key: key.into(), value: value.into(), importance: None, pinned: None, trust: None }
     }
 
     /// The key of the memory.
@@ -153,6 +144,36 @@ pub enum GoalChange {
     Set(Goal),
     /// Remove.
     Delete(GoalId),
+}
+
+/// What an operator does with one of an agent's goals.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum GoalEdit {
+    /// Set a new one.
+    Set(Goal),
+    /// Change one; what is `None` stays.
+    Change {
+        /// Which.
+        id: GoalId,
+        /// What the agent is to reach.
+        description: Option<String>,
+        /// Higher comes first.
+        priority: Option<i32>,
+        /// Whether it is pursued, reached or given up.
+        status: Option<GoalStatus>,
+    },
+    /// Delete one, with its sub-goals.
+    Delete(GoalId),
+}
+
+impl GoalEdit {
+    /// Which goal.
+    pub fn id(&self) -> GoalId {
+        match self {
+            Self::Set(goal) => goal.id,
+            Self::Change { id, .. } | Self::Delete(id) => *id,
+        }
+    }
 }
 
 /// A change of one plan.
@@ -246,6 +267,8 @@ pub struct Changes {
     pub open: Option<OpenCycle>,
     /// With [`CommitKind::Open`]: failure counts of waiting events, where they differ from what is stored.
     pub tried: Vec<Tried>,
+    /// With [`CommitKind::Open`]: the panic that it has counted, as it was read ([`crate::life::Activation::panicked`]).
+    pub panicked: Option<u64>,
     /// Appended to the log, with their seqs.
     pub entries: Vec<Entry>,
     /// Taken events that are settled or returned to the inbox.
@@ -306,6 +329,7 @@ impl Changes {
             at,
             open: None,
             tried: Vec::new(),
+            panicked: None,
             entries: Vec::new(),
             settle: Vec::new(),
             blame: false,

@@ -113,57 +113,32 @@ impl Default for AgentConfig {
     }
 }
 
-/// Which agents' messages wake an agent. Messages of people always do.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    Default,
-    PartialEq,
-    Eq,
-    Serialize,
-    Deserialize,
-    strum::IntoStaticStr,
-    strum::EnumString,
-)]
-#[serde(rename_all = "snake_case")]
-#[strum(serialize_all = "snake_case")]
-pub enum WakeOn {
-    /// All of them.
-    #[default]
-    All,
-    /// Only those that name it; the others are settled as skipped.
-    Mention,
-}
-
-impl WakeOn {
-    /// The name used in configs and JSON.
-    pub fn as_str(self) -> &'static str {
-        self.into()
+names! {
+    /// Which agents' messages wake an agent. Messages of people always do.
+    #[derive(Default)]
+    pub enum WakeOn {
+        /// All of them.
+        #[default]
+        All,
+        /// Only those that name it; the others are settled as skipped.
+        Mention,
     }
-
-    /// All names.
-    pub const NAMES: [&str; 2] = ["all", "mention"];
 }
 
-/// What becomes of the text of a reply without calls.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ReplyMode {
-    /// It is private, unless the cycle owes one person an answer: then the model is told how to post, and if it writes
-    /// text without a call again, that text is posted.
-    #[default]
-    Auto,
-    /// It is private: only tools post.
-    Tool,
-    /// It is the answer: it is posted at once to the people who opened the cycle, if all of them wrote in one space. For
-    /// models that are too small to call tools.
-    Text,
-}
-
-impl ReplyMode {
-    /// All names.
-    pub const NAMES: [&str; 3] = ["auto", "tool", "text"];
+names! {
+    /// What becomes of the text of a reply without calls.
+    #[derive(Default)]
+    pub enum ReplyMode {
+        /// It is private, unless the cycle owes one person an answer: then the model is told how to post, and if it writes
+        /// text without a call again, that text is posted.
+        #[default]
+        Auto,
+        /// It is private: only tools post.
+        Tool,
+        /// It is the answer: it is posted at once to the people who opened the cycle, if all of them wrote in one space. For
+        /// models that are too small to call tools.
+        Text,
+    }
 }
 
 /// An exchange that is shown to the model as if it had happened.
@@ -192,20 +167,16 @@ impl Default for Workspace {
     }
 }
 
-/// What becomes of a workspace after its cycle.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Placement {
-    /// It vanishes; each cycle is shown the whole of it.
-    Fresh,
-    /// It is sent as long as the view stands, and later cycles are shown what has changed.
-    #[default]
-    Append,
-}
-
-impl Placement {
-    /// All names.
-    pub const NAMES: [&str; 2] = ["fresh", "append"];
+names! {
+    /// What becomes of a workspace after its cycle.
+    #[derive(Default)]
+    pub enum Placement {
+        /// It vanishes; each cycle is shown the whole of it.
+        Fresh,
+        /// It is sent as long as the view stands, and later cycles are shown what has changed.
+        #[default]
+        Append,
+    }
 }
 
 /// How much of an agent's history the model is shown, in addition to what its context window allows.
@@ -227,48 +198,39 @@ impl Default for HistoryLimit {
     }
 }
 
-/// Who writes the summary of the history that is not shown any more.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum SummaryBy {
-    /// A model, between two cycles or when a step needs it; where it fails, the rules.
-    #[default]
-    Model,
-    /// The rules: a line per cycle.
-    Digest,
-    /// Nobody: what is left out is only in the archive.
-    Off,
+names! {
+    /// Who writes the summary of the history that is not shown any more.
+    #[derive(Default)]
+    pub enum SummaryBy {
+        /// A model, between two cycles or when a step needs it; where it fails, the rules.
+        #[default]
+        Model,
+        /// The rules: a line per cycle.
+        Digest,
+        /// Nobody: what is left out is only in the archive.
+        Off,
+    }
 }
 
-impl SummaryBy {
-    /// All names.
-    pub const NAMES: [&str; 3] = ["model", "digest", "off"];
-}
-
-/// A part of the workspace.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum WorkspacePart {
-    /// The time.
-    Clock,
-    /// The agent's spaces and their members.
-    Spaces,
-    /// Its goals.
-    Goals,
-    /// Its memories.
-    Memories,
-    /// Its plans.
-    Plans,
-    /// Calls whose outcomes are awaited.
-    Calls,
-    /// Earlier messages of the spaces of its events that it was not shown.
-    Messages,
-}
-
-impl WorkspacePart {
-    /// All parts, in the order in which they are shown.
-    pub const ALL: [Self; 7] =
-        [Self::Clock, Self::Spaces, Self::Goals, Self::Memories, Self::Plans, Self::Calls, Self::Messages];
+names! {
+    /// A part of the workspace, in the order in which they are shown.
+    #[derive(PartialOrd, Ord)]
+    pub enum WorkspacePart {
+        /// The time.
+        Clock,
+        /// The agent's spaces and their members.
+        Spaces,
+        /// Its goals.
+        Goals,
+        /// Its memories.
+        Memories,
+        /// Its plans.
+        Plans,
+        /// Calls whose outcomes are awaited.
+        Calls,
+        /// Earlier messages of the spaces of its events that it was not shown.
+        Messages,
+    }
 }
 
 /// Limits of a cycle.
@@ -291,7 +253,7 @@ pub struct Limits {
     pub events_per_cycle: u32,
     /// Maximum number of waiting events, 10 to 1 000 000.
     pub inbox_max: u32,
-    /// Milliseconds that a cycle waits for a person's answer before it goes on without it; up to a week.
+    /// Milliseconds that a cycle waits for a person's answer before it goes on without it, if nothing else wants it; up to a week.
     pub pause: u64,
 }
 

@@ -7,23 +7,13 @@ use crate::config::WakeOn;
 use crate::id::{EntityId, SpaceId};
 use crate::limits;
 
-/// What an entity is.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr, strum::EnumString,
-)]
-#[serde(rename_all = "snake_case")]
-#[strum(serialize_all = "snake_case")]
-pub enum EntityKind {
-    /// A person.
-    Human,
-    /// An agent.
-    Agent,
-}
-
-impl EntityKind {
-    /// The name used in tables, JSON and prompts.
-    pub fn as_str(self) -> &'static str {
-        self.into()
+names! {
+    /// What an entity is.
+    pub enum EntityKind {
+        /// A person.
+        Human,
+        /// An agent.
+        Agent,
     }
 }
 

@@ -9,29 +9,19 @@ use crate::id::CycleId;
 use crate::message::ModelMessage;
 use crate::run::Usage;
 
-/// The kind of an entry. The first entry of a cycle is found by this column, never by matching text.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr, strum::EnumString,
-)]
-#[serde(rename_all = "snake_case")]
-#[strum(serialize_all = "snake_case")]
-pub enum EntryKind {
-    /// The events that opened a cycle.
-    Inbox,
-    /// Events shown between steps.
-    Injection,
-    /// What the model generated.
-    Assistant,
-    /// The outcomes of one step's calls, in call order.
-    Outcomes,
-    /// A notice of the runtime to the agent: a nudge, "broken off", "canceled".
-    Notice,
-}
-
-impl EntryKind {
-    /// The name used in tables and JSON.
-    pub fn as_str(self) -> &'static str {
-        self.into()
+names! {
+    /// The kind of an entry. The first entry of a cycle is found by this column, never by matching text.
+    pub enum EntryKind {
+        /// The events that opened a cycle.
+        Inbox,
+        /// Events shown between steps.
+        Injection,
+        /// What the model generated.
+        Assistant,
+        /// The outcomes of one step's calls, in call order.
+        Outcomes,
+        /// A notice of the runtime to the agent: a nudge, "broken off", "canceled".
+        Notice,
     }
 }
 
@@ -109,25 +99,15 @@ impl View {
     }
 }
 
-/// How a summary was written, if one was.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr, strum::EnumString,
-)]
-#[serde(rename_all = "snake_case")]
-#[strum(serialize_all = "snake_case")]
-pub enum SummaryMethod {
-    /// By a model.
-    Model,
-    /// By rule: a line per cycle.
-    Digest,
-    /// Not at all: the entries are left out without a summary.
-    Cut,
-}
-
-impl SummaryMethod {
-    /// The name used in tables and JSON.
-    pub fn as_str(self) -> &'static str {
-        self.into()
+names! {
+    /// How a summary was written, if one was.
+    pub enum SummaryMethod {
+        /// By a model.
+        Model,
+        /// By rule: a line per cycle.
+        Digest,
+        /// Not at all: the entries are left out without a summary.
+        Cut,
     }
 }
 

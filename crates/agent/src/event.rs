@@ -8,45 +8,24 @@ use crate::call::OutcomeStatus;
 use crate::entity::EntityKind;
 use crate::id::{CallId, CycleId, EntityId, EventId, MessageId, PlanId, RootId, SpaceId};
 
-/// What happened.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr, strum::EnumString,
-)]
-#[serde(rename_all = "snake_case")]
-#[strum(serialize_all = "snake_case")]
-pub enum EventKind {
-    /// A message in a space of the agent.
-    SpaceMessage,
-    /// The same, and the message mentions the agent.
-    Mention,
-    /// A webhook or an API trigger.
-    Service,
-    /// One of the agent's plans is due.
-    Plan,
-    /// A short reminder that the agent set for itself.
-    Timer,
-    /// A late or interactive outcome of a tool call.
-    ToolResult,
-    /// The optional periodic activation.
-    Heartbeat,
-}
-
-impl EventKind {
-    /// The name used in tables and JSON.
-    pub fn as_str(self) -> &'static str {
-        self.into()
+names! {
+    /// What happened.
+    pub enum EventKind {
+        /// A message in a space of the agent.
+        SpaceMessage,
+        /// The same, and the message mentions the agent.
+        Mention,
+        /// A webhook or an API trigger.
+        Service,
+        /// One of the agent's plans is due.
+        Plan,
+        /// A plan of the agent's own that fires once: it set itself a timer.
+        Timer,
+        /// A late or interactive outcome of a tool call.
+        ToolResult,
+        /// The optional periodic activation.
+        Heartbeat,
     }
-
-    /// Every kind, in declaration order.
-    pub const ALL: [Self; 7] = [
-        Self::SpaceMessage,
-        Self::Mention,
-        Self::Service,
-        Self::Plan,
-        Self::Timer,
-        Self::ToolResult,
-        Self::Heartbeat,
-    ];
 }
 
 /// On whose behalf an event exists.
@@ -63,44 +42,35 @@ pub enum Principal {
     Own,
 }
 
-/// Through which channel it came.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Channel {
-    /// A message in a space.
-    Space,
-    /// Sent through the API.
-    Api,
-    /// Sent by a webhook.
-    Webhook,
-    /// A plan, timer or heartbeat.
-    Timer,
-    /// A tool's outcome.
-    Tool,
+names! {
+    /// Through which channel it came.
+    pub enum Channel {
+        /// A message in a space.
+        Space,
+        /// Sent through the API.
+        Api,
+        /// Sent by a webhook.
+        Webhook,
+        /// A plan, timer or heartbeat.
+        Timer,
+        /// A tool's outcome.
+        Tool,
+    }
 }
 
-/// How far the content can be trusted; a batch has the lowest trust of its events.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, strum::IntoStaticStr,
-)]
-#[serde(rename_all = "snake_case")]
-#[strum(serialize_all = "snake_case")]
-pub enum Trust {
-    /// Anybody outside.
-    #[default]
-    Outside,
-    /// Another agent.
-    Agent,
-    /// A person who is a member.
-    Member,
-    /// The operator of this server.
-    Operator,
-}
-
-impl Trust {
-    /// The name used in JSON.
-    pub fn as_str(self) -> &'static str {
-        self.into()
+names! {
+    /// How far the content can be trusted; a batch has the lowest trust of its events.
+    #[derive(Default, PartialOrd, Ord)]
+    pub enum Trust {
+        /// Anybody outside.
+        #[default]
+        Outside,
+        /// Another agent.
+        Agent,
+        /// A person who is a member.
+        Member,
+        /// The operator of this server.
+        Operator,
     }
 }
 
@@ -171,11 +141,6 @@ pub enum EventData {
         instruction: String,
         /// The scheduled times that this event covers.
         slots: Vec<Timestamp>,
-    },
-    /// A reminder that the agent set for itself.
-    Timer {
-        /// What for.
-        reason: String,
     },
     /// A late outcome of a tool call.
     ToolResult {
@@ -294,41 +259,44 @@ impl EventState {
     pub fn as_str(&self) -> &'static str {
         self.into()
     }
+
+    /// Why it is in this state, if somebody or something gave a reason.
+    pub fn reason(&self) -> Option<&str> {
+        match self {
+            Self::Skipped { reason, .. } | Self::Canceled { reason } => reason.as_deref(),
+            Self::Dead { reason } => Some(reason),
+            Self::Waiting | Self::Held | Self::Processed { .. } | Self::Dropped => None,
+        }
+    }
 }
 
-/// The progress of an event: its state, combined with the state of its cycle.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr)]
-#[serde(rename_all = "snake_case")]
-#[strum(serialize_all = "snake_case")]
-pub enum EventProgress {
-    /// It waits.
-    Waiting,
-    /// It waits and the open cycle has taken it.
-    Taken,
-    /// It is held.
-    Held,
-    /// A decision saw it and the cycle is still open.
-    Shown,
-    /// The cycle that saw it posted a message in its space or named it as handled.
-    Addressed,
-    /// The cycle that saw it ended without addressing it.
-    Read,
-    /// It was skipped.
-    Skipped,
-    /// It was canceled.
-    Canceled,
-    /// It was set aside after too many failures.
-    Dead,
-    /// An operator removed it.
-    Dropped,
+names! {
+    /// The progress of an event: its state, combined with the state of its cycle.
+    pub enum EventProgress {
+        /// It waits.
+        Waiting,
+        /// It waits and the open cycle has taken it.
+        Taken,
+        /// It is held.
+        Held,
+        /// A decision saw it and the cycle is still open.
+        Shown,
+        /// The cycle that saw it posted a message in its space or named it as handled.
+        Addressed,
+        /// The cycle that saw it ended without addressing it.
+        Read,
+        /// It was skipped.
+        Skipped,
+        /// It was canceled.
+        Canceled,
+        /// It was set aside after too many failures.
+        Dead,
+        /// An operator removed it.
+        Dropped,
+    }
 }
 
 impl EventProgress {
-    /// The name used in JSON.
-    pub fn as_str(self) -> &'static str {
-        self.into()
-    }
-
     /// The progress of an event in that state. `taken`: a cycle has taken it. `open`: its cycle has not ended.
     /// `addressed`: its cycle has addressed it.
     pub fn of(state: &EventState, taken: bool, open: bool, addressed: bool) -> Self {

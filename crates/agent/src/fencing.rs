@@ -269,6 +269,10 @@ pub fn inbox_after(
         let until = changes.idle.as_ref().and_then(|idle| idle.not_before);
         inbox.hold_until = until.map(|until| waits::rebased(until, changes.at, now));
         inbox.reason = changes.idle.as_ref().and_then(|idle| idle.reason);
+        // Somebody needs it already: it does not wait for a person alone.
+        if inbox.reason == Some(IdleReason::Person) && inbox.waiting > 0 {
+            (inbox.hold_until, inbox.reason) = (None, None);
+        }
     }
     if closes(changes) || changes.kind == CommitKind::Park {
         inbox.taken = 0;

@@ -7,6 +7,7 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::changes::GoalChange;
+use crate::event::Trust;
 use crate::id::GoalId;
 use crate::life::{Goal, GoalStatus};
 use crate::limits;
@@ -98,6 +99,11 @@ pub fn amended(goals: &[Goal], changes: &[GoalChange]) -> Vec<Goal> {
     }
     all.sort_by_key(|goal| (std::cmp::Reverse(goal.priority), goal.id));
     all
+}
+
+/// The trust of a goal after a change by somebody of that trust: whoever has written its text is whom it comes from.
+pub fn trust_after(before: Option<&Goal>, after: &Goal, by: Trust) -> Trust {
+    before.filter(|before| before.description == after.description).map_or(by, |before| before.trust)
 }
 
 /// Checks the number of goals, their depth, and that there is no ring.

@@ -8,7 +8,6 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
 
 use crate::call::Effect;
 use crate::changes::{Changes, CommitKind, GoalChange, PlanChange};
@@ -26,23 +25,18 @@ mod shown;
 pub use given::{address, names_address};
 pub use shown::{InView, Private, of_facts};
 
-/// How an agent's outward calls are guarded.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr)]
-#[serde(rename_all = "snake_case")]
-#[strum(serialize_all = "snake_case")]
-pub enum GuardMode {
-    /// What is private and a way out do not meet while the view is tainted, and no unsafe call is run.
-    Strict,
-    /// What is private and a way out meet while the view is tainted only if a person approves the call.
-    #[default]
-    Ask,
-    /// Nothing is refused.
-    Off,
-}
-
-impl GuardMode {
-    /// All names.
-    pub const NAMES: [&str; 3] = ["strict", "ask", "off"];
+names! {
+    /// How an agent's outward calls are guarded.
+    #[derive(Default)]
+    pub enum GuardMode {
+        /// What is private and a way out do not meet while the view is tainted, and no unsafe call is run.
+        Strict,
+        /// What is private and a way out meet while the view is tainted only if a person approves the call.
+        #[default]
+        Ask,
+        /// Nothing is refused.
+        Off,
+    }
 }
 
 /// What clearing an agent's guard leaves out.

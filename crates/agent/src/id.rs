@@ -149,7 +149,16 @@ impl CallId {
     /// repeated call.
     pub fn derive(agent: AgentId, cycle: CycleId, step: u32, index: u32) -> Self {
         let position = format!("{agent}/{cycle}/{step}/{index}");
-        Self(format!("c{}", &hex(&Sha256::digest(position.as_bytes()))[..24]))
+        Self(format!("c{}", &hex(&Sha256::digest(position.as_bytes()))[..Self::DIGITS]))
+    }
+
+    /// Hexadecimal digits behind the `c`.
+    const DIGITS: usize = 24;
+
+    /// Whether a text is a whole id of a call, and not a part of one.
+    pub fn is_whole(text: &str) -> bool {
+        let digits = text.strip_prefix('c').unwrap_or_default();
+        digits.len() == Self::DIGITS && digits.bytes().all(|digit| digit.is_ascii_hexdigit())
     }
 }
 

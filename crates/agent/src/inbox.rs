@@ -135,7 +135,6 @@ fn shown_size(waiting: &Waiting) -> usize {
         (EventData::Plan { name, instruction, slots, .. }, _) => {
             quote::size(name) + text(instruction) + slots.len() * SLOT_MAX_BYTES
         }
-        (EventData::Timer { reason }, _) => text(reason),
         (EventData::ToolResult { call, tool, text: answer, .. }, _) => {
             call.0.len() + quote::size(tool) + text(answer)
         }
@@ -232,9 +231,9 @@ fn preview_line(waiting: &Waiting, now: Timestamp) -> String {
             format!("service {}: {}", quoted(name), quote::payload_beginning(payload))
         }
         (EventData::Plan { name, instruction, .. }, _) => {
-            format!("plan {}: {}", quoted(name), quoted(&beginning(instruction)))
+            let kind = waiting.event.kind.as_str();
+            format!("{kind} {}: {}", quoted(name), quoted(&beginning(instruction)))
         }
-        (EventData::Timer { reason }, _) => format!("timer: {}", quoted(&beginning(reason))),
         (EventData::ToolResult { tool, text, .. }, _) => {
             format!("tool result {}: {}", quoted(tool), quoted(&beginning(text)))
         }
@@ -310,9 +309,8 @@ fn line_of(waiting: &Waiting, now: Timestamp) -> String {
                 }
             };
             let body = bounded(instruction, &event.id.0);
-            format!("[plan {} | id: {plan}] {missed}: {body}", quoted(name))
+            format!("[{} {} | id: {plan}] {missed}: {body}", event.kind.as_str(), quoted(name))
         }
-        EventData::Timer { reason } => format!("[timer] {ago}: {}", bounded(reason, &event.id.0)),
         EventData::ToolResult { call, tool, text, error, status } => {
             let outcome = match status {
                 Some(OutcomeStatus::Canceled) => "was canceled",

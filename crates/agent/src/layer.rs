@@ -15,27 +15,17 @@ use crate::config::WorkspacePart;
 use crate::limits;
 use crate::tokens;
 
-/// What a layer is.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr, strum::EnumString,
-)]
-#[serde(rename_all = "snake_case")]
-#[strum(serialize_all = "snake_case")]
-pub enum LayerKind {
-    /// The whole workspace.
-    Whole,
-    /// Lines of the workspace that have changed since.
-    Update,
-    /// Beginnings of events that wait.
-    Preview,
-    /// Which tools may be called from now on.
-    Phase,
-}
-
-impl LayerKind {
-    /// The name used in tables.
-    pub fn as_str(self) -> &'static str {
-        self.into()
+names! {
+    /// What a layer is.
+    pub enum LayerKind {
+        /// The whole workspace.
+        Whole,
+        /// Lines of the workspace that have changed since.
+        Update,
+        /// Beginnings of events that wait.
+        Preview,
+        /// Which tools may be called from now on.
+        Phase,
     }
 }
 

@@ -3,6 +3,9 @@
 //! This crate is pure (invariant 1): it never waits, reads a clock, uses randomness or does IO. Times and ids are
 //! passed in. It must not know any vendor, database, transport or runtime.
 
+#[macro_use]
+mod names;
+
 pub mod id;
 pub mod limits;
 

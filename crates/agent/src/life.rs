@@ -18,49 +18,33 @@ use crate::memory::Memory;
 use crate::plan::Plan;
 use crate::run::{StepRecord, Usage};
 
-/// Whether an agent may run at all.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr, strum::EnumString,
-)]
-#[serde(rename_all = "snake_case")]
-#[strum(serialize_all = "snake_case")]
-pub enum Standing {
-    /// It may run.
-    Active,
-    /// It opens no cycle; its events keep waiting.
-    Suspended,
-    /// It never runs again; its history is kept.
-    Retired,
-}
-
-impl Standing {
-    /// The name used in tables and JSON.
-    pub fn as_str(self) -> &'static str {
-        self.into()
+names! {
+    /// Whether an agent may run at all.
+    pub enum Standing {
+        /// It may run.
+        Active,
+        /// It opens no cycle; its events keep waiting.
+        Suspended,
+        /// It never runs again; its history is kept.
+        Retired,
     }
 }
 
-/// Why an agent with work is idle.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr)]
-#[serde(rename_all = "snake_case")]
-#[strum(serialize_all = "snake_case")]
-pub enum IdleReason {
-    /// The model's provider is not available.
-    Provider,
-    /// The content of its events failed; it tries again later with smaller batches.
-    Backoff,
-    /// It waits for more events before it wakes, as its config says.
-    Debounce,
-    /// Its cycle is paused until a person answers.
-    Person,
+names! {
+    /// Why an agent with work is idle.
+    pub enum IdleReason {
+        /// The model's provider is not available.
+        Provider,
+        /// The content of its events failed; it tries again later with smaller batches.
+        Backoff,
+        /// It waits for more events before it wakes, as its config says.
+        Debounce,
+        /// Its cycle is paused until a person answers.
+        Person,
+    }
 }
 
 impl IdleReason {
-    /// The name used in JSON.
-    pub fn as_str(self) -> &'static str {
-        self.into()
-    }
-
     /// A description for people, to be shown after the agent's name.
     pub fn description(self) -> &'static str {
         match self {
@@ -343,8 +327,7 @@ pub struct Life {
     pub notice: Option<String>,
     /// The open cycle.
     pub open: Option<OpenCycle>,
-    /// The agent may not run before this time (`inbox_head.hold_until`), even if events wait. Only a cancel overrides
-    /// this.
+    /// The agent may not run before this time, even if events wait ([`crate::waits::kept_until`]). Only a cancel overrides this.
     pub not_before: Option<Timestamp>,
 }
 
@@ -375,25 +358,15 @@ pub struct Goal {
     pub trust: Trust,
 }
 
-/// The state of a goal.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr, strum::EnumString,
-)]
-#[serde(rename_all = "snake_case")]
-#[strum(serialize_all = "snake_case")]
-pub enum GoalStatus {
-    /// Pursued.
-    Active,
-    /// Reached.
-    Completed,
-    /// Given up.
-    Abandoned,
-}
-
-impl GoalStatus {
-    /// The name used in tables and JSON.
-    pub fn as_str(self) -> &'static str {
-        self.into()
+names! {
+    /// The state of a goal.
+    pub enum GoalStatus {
+        /// Pursued.
+        Active,
+        /// Reached.
+        Completed,
+        /// Given up.
+        Abandoned,
     }
 }
 
@@ -510,6 +483,9 @@ pub struct Activation {
     pub recent: Vec<NamedMessage>,
     /// Whether the process died since the open cycle was opened.
     pub died: bool,
+    /// If an activation has ended by a mistake of the program (it panicked, or a command of the store was wrong in itself) and no
+    /// opening has counted that yet: the newest event that had come until then.
+    pub panicked: Option<u64>,
     /// What the workspace is rendered from.
     pub facts: Facts,
     /// The layers that belong to the view: those of the open cycle; where workspaces stay, also those of earlier cycles.

@@ -15,40 +15,17 @@ use crate::quote;
 /// Bytes of a pinned memory in the workspace in addition to its quoted key and value.
 const FRAME_BYTES: usize = 14;
 
-/// How important a memory is. Where there is no room for all, the more important ones are shown.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    Default,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    Serialize,
-    Deserialize,
-    strum::IntoStaticStr,
-    strum::EnumString,
-)]
-#[serde(rename_all = "snake_case")]
-#[strum(serialize_all = "snake_case")]
-pub enum Importance {
-    /// It is left out first.
-    Low,
-    /// The default.
-    #[default]
-    Normal,
-    /// It is shown before the others.
-    High,
-}
-
-impl Importance {
-    /// All of them, the lowest first.
-    pub const ALL: [Self; 3] = [Self::Low, Self::Normal, Self::High];
-
-    /// The name used in JSON.
-    pub fn as_str(self) -> &'static str {
-        self.into()
+names! {
+    /// How important a memory is. Where there is no room for all, the more important ones are shown.
+    #[derive(Default, PartialOrd, Ord)]
+    pub enum Importance {
+        /// It is left out first.
+        Low,
+        /// The default.
+        #[default]
+        Normal,
+        /// It is shown before the others.
+        High,
     }
 }
 
@@ -109,9 +86,9 @@ pub fn after<'a>(
     let mut all: BTreeMap<_, _> = memories.iter().map(now).collect();
     for change in changes {
         match change {
-            MemoryChange::Set { key, value, pin, .. } => {
+            MemoryChange::Set { key, value, pinned, .. } => {
                 let was_pinned = all.get(key.as_str()).is_some_and(Option::is_some);
-                all.insert(key, pin.unwrap_or(was_pinned).then(|| shown_bytes(key, value)));
+                all.insert(key, pinned.unwrap_or(was_pinned).then(|| shown_bytes(key, value)));
             }
             MemoryChange::Delete { key } => drop(all.remove(key.as_str())),
             // Only operators mark memories: `registry::change_memory` knows the note.
@@ -161,8 +138,8 @@ mod tests {
         Memory { key: key.into(), value: "v".into(), importance, pinned, updated_at, used_at, trust }
     }
 
-    fn pin(key: &str, value: &str, pin: Option<bool>) -> MemoryChange {
-        MemoryChange::Set { key: key.into(), value: value.into(), importance: None, pin, trust: None }
+    fn pin(key: &str, value: &str, pinned: Option<bool>) -> MemoryChange {
+        MemoryChange::Set { key: key.into(), value: value.into(), importance: None, pinned, trust: None }
     }
 
     #[test]

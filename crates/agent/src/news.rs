@@ -4,9 +4,9 @@ use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use crate::approval::{Approval, AskKind};
+use crate::approval::{Approval, AskKind, RequestedBy};
 use crate::call::{CallRow, head_and_tail};
-use crate::id::{CallId, CycleId, EventId};
+use crate::id::{AgentId, CallId, CycleId, EventId, SpaceId};
 use crate::limits;
 use crate::port::{AfterFailure, NewsKind, SendFailure};
 use crate::run::{Ending, Run};
@@ -41,7 +41,10 @@ macro_rules! facts {
 facts! {
     Timestamp: at => json!(at),
     &CallId: id => json!(id),
+    AgentId: id => json!(id),
     CycleId: id => json!(id),
+    SpaceId: id => json!(id),
+    &[RequestedBy]: all => all.iter().map(RequestedBy::told).collect(),
     &EventId: id => json!(id),
     AskKind: kind => kind.as_str().into(),
     Ending: ending => ending.as_str().into(),
@@ -63,14 +66,25 @@ fn body_of_facts<const N: usize>(kind: NewsKind, at: Timestamp, facts: [(&'stati
     body(kind, at, &data.into())
 }
 
-/// A message was posted in that space by that member. Here a target is told what an agent wrote: the guard counts it as a way
-/// out.
+/// An agent as others know it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedAgent {
+    /// Its id.
+    pub id: AgentId,
+    /// Its handle.
+    pub handle: String,
+}
+
+/// A message was posted in the space with that handle by the member with that one. Here a target is told what an agent wrote: the
+/// guard counts it as a way out.
 pub fn of_message(message: &Message, space: &str, sender: &str, is_agent: bool) -> String {
     let data = json!({
         "id": message.id,
-        "space": space,
+        "space": message.space,
+        "space_handle": space,
         "seq": message.seq,
-        "sender": sender,
+        "sender": message.sender,
+        "sender_handle": sender,
         "sender_kind": if is_agent { "agent" } else { "human" },
         "text": head_and_tail(&message.text, limits::TARGET_TEXT_MAX_BYTES),
         "urgent": message.urgent,
@@ -80,10 +94,11 @@ pub fn of_message(message: &Message, space: &str, sender: &str, is_agent: bool) 
     body(NewsKind::Message, message.at, &data)
 }
 
-/// A cycle of that agent ended. Why is in its run.
+/// A cycle of the agent with that handle ended. Why is in its run.
 pub fn of_run(run: &Run, agent: &str) -> String {
     let facts = [
-        ("agent", Fact::name(agent)),
+        ("agent", run.agent.into()),
+        ("agent_handle", Fact::name(agent)),
         ("cycle", run.id.into()),
         ("ending", run.ending.into()),
         ("opened_at", run.opened_at.into()),
@@ -92,13 +107,19 @@ pub fn of_run(run: &Run, agent: &str) -> String {
 }
 
 /// An event of that agent failed for good. Why is in the event.
-pub fn of_dead_event(event: &EventId, agent: &str, at: Timestamp) -> String {
-    let facts = [("alert", Fact::code("event_dead")), ("agent", Fact::name(agent)), ("event", event.into())];
+pub fn of_dead_event(event: &EventId, agent: &NamedAgent, at: Timestamp) -> String {
+    let facts = [
+        ("alert", Fact::code("event_dead")),
+        ("agent", agent.id.into()),
+        ("agent_handle", Fact::name(&agent.handle)),
+        ("event", event.into()),
+    ];
     body_of_facts(NewsKind::Alert, at, facts)
 }
 
-/// A call of that agent waits for a person. Who asks, for what tool and why. `space` is where the card with all of it is.
-pub fn of_asked_call(call: &CallRow, asked: &Approval, agent: &str, space: Option<&str>) -> String {
+/// A call of that agent waits for a person. Who asks, for what tool and why. `space` is the handle of where the card with all of it
+/// is.
+pub fn of_asked_call(call: &CallRow, asked: &Approval, agent: &NamedAgent, space: Option<&str>) -> String {
     let why = match (asked.question, asked.tainted) {
         (true, _) => "question",
         (false, true) => "strangers_text",
@@ -106,10 +127,13 @@ pub fn of_asked_call(call: &CallRow, asked: &Approval, agent: &str, space: Optio
     };
     let facts = [
         ("call", (&call.id).into()),
-        ("agent", Fact::name(agent)),
-        ("space", space.map(Fact::name).into()),
+        ("agent", agent.id.into()),
+        ("agent_handle", Fact::name(&agent.handle)),
+        ("space", asked.space.into()),
+        ("space_handle", space.map(Fact::name).into()),
         ("kind", asked.kind.into()),
         ("tool", Fact::name(&call.tool)),
+        ("requested_by", asked.requested_by.as_slice().into()),
         ("why", Fact::code(why)),
         // How long it asks, the agent chooses.
         ("expires_at", (!asked.question).then_some(asked.expires_at).into()),
@@ -164,8 +188,7 @@ mod tests {
     use super::*;
     use crate::approval::Patience;
     use crate::call::{CallState, Effect, Runner};
-    use crate::event::Trust;
-    use crate::id::AgentId;
+    use crate::event::{Principal, Trust};
     use crate::run::Usage;
 
     /// What targets are told of every kind when the model and its provider choose this text and this number everywhere they can.
@@ -176,6 +199,11 @@ mod tests {
             question,
             options: vec![text.to_owned()],
             schema: Some(json!({"title": text})),
+            said: Some(text.to_owned()),
+            requested_by: vec![
+                RequestedBy::new(Principal::Own, &format!("plan {text}")),
+                RequestedBy::new(Principal::Webhook("ci".into()), "ci"),
+            ],
             ..Approval::wanted(
                 AskKind::Text,
                 if question { text } else { "the config wants it" }.into(),
@@ -203,9 +231,10 @@ mod tests {
             trust: Trust::Outside,
         };
         let tokens = Some(number);
+        let ada = NamedAgent { id: AgentId(uuid::Uuid::nil()), handle: "ada".to_owned() };
         let run = Run {
             id: CycleId(uuid::Uuid::nil()),
-            agent: AgentId(uuid::Uuid::nil()),
+            agent: ada.id,
             ordinal: 1,
             woke_for: text.to_owned(),
             events: u32::try_from(number).unwrap(),
@@ -230,9 +259,9 @@ mod tests {
             // The guard asks a person before an agent posts where a target is told.
             NewsKind::Message => Vec::new(),
             NewsKind::CycleEnded => vec![of_run(&run, "ada")],
-            NewsKind::Alert => vec![of_dead_event(&EventId("e1".into()), "ada", at)],
+            NewsKind::Alert => vec![of_dead_event(&EventId("e1".into()), &ada, at)],
             NewsKind::ApprovalWanted => [true, false]
-                .map(|question| of_asked_call(&call, &asked(question), "ada", Some("home")))
+                .map(|question| of_asked_call(&call, &asked(question), &ada, Some("home")))
                 .into(),
         }
     }
@@ -248,6 +277,7 @@ mod tests {
             .map(|told| serde_json::from_str(told).unwrap())
             .collect();
         let parts = |told: &Value| ["tool", "why", "expires_at"].map(|key| told["data"][key].clone());
+        assert_eq!(told[0]["data"]["requested_by"], json!(["itself", "ci"]));
         assert_eq!(parts(&told[0]), [json!("pay"), json!("question"), Value::Null]);
         assert_eq!(parts(&told[1]), [json!("pay"), json!("config"), json!("1970-01-01T00:00:00.002Z")]);
     }

@@ -78,58 +78,33 @@ impl fmt::Display for Schedule {
     }
 }
 
-/// What becomes of slots at which a plan could not fire, because the server was down or its agent was suspended.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    Default,
-    PartialEq,
-    Eq,
-    Serialize,
-    Deserialize,
-    strum::IntoStaticStr,
-    strum::EnumString,
-)]
-#[serde(rename_all = "snake_case")]
-#[strum(serialize_all = "snake_case")]
-pub enum Missed {
-    /// One event lists them.
-    #[default]
-    Once,
-    /// They are dropped.
-    Skip,
-    /// Each becomes an event.
-    All,
-}
-
-impl Missed {
-    /// The name used in JSON.
-    pub fn as_str(self) -> &'static str {
-        self.into()
+names! {
+    /// What becomes of slots at which a plan could not fire, because the server was down or its agent was suspended.
+    #[derive(Default)]
+    pub enum Missed {
+        /// One event lists them.
+        #[default]
+        Once,
+        /// They are dropped.
+        Skip,
+        /// Each becomes an event.
+        All,
     }
 }
 
-/// Who set a plan, and so who may change it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr)]
-#[serde(rename_all = "snake_case")]
-#[strum(serialize_all = "snake_case")]
-pub enum PlanSource {
-    /// The agent itself.
-    #[default]
-    Agent,
-    /// An operator.
-    Operator,
-    /// The agent's config.
-    Config,
-    /// The heartbeat in the agent's config: it fires only if there is something to look at.
-    Heartbeat,
-}
-
-impl PlanSource {
-    /// The name used in JSON.
-    pub fn as_str(self) -> &'static str {
-        self.into()
+names! {
+    /// Who set a plan, and so who may change it.
+    #[derive(Default)]
+    pub enum PlanSource {
+        /// The agent itself.
+        #[default]
+        Agent,
+        /// An operator.
+        Operator,
+        /// The agent's config.
+        Config,
+        /// The heartbeat in the agent's config: it fires only if there is something to look at.
+        Heartbeat,
     }
 }
 
@@ -174,6 +149,12 @@ impl Plan {
             source: PlanSource::Agent,
             trust: Trust::default(),
         }
+    }
+
+    /// Whether the agent has set itself a timer: a plan of its own that fires once.
+    fn is_timer(&self) -> bool {
+        let once = matches!(self.schedule, Schedule::At { .. } | Schedule::After { .. });
+        once && self.source == PlanSource::Agent
     }
 
     /// The longest time after a slot at which it still fires.
@@ -479,13 +460,21 @@ pub fn bounded(plan: &Plan, now: Timestamp) -> Option<Plan> {
             let schedule = Schedule::After { at, after_ms };
             Some(Plan { schedule, next_at: Some(at), ..plan.clone() })
         }
-        // A later start is meant.
-        Schedule::Every { every_ms, from } if from <= now && ahead(every_ms)? < next => {
-            let next_at = next_after(&plan.schedule, now).ok();
-            Some(Plan { next_at, ..plan.clone() })
+        // A start that has not come yet is meant, so its first slot stays.
+        Schedule::Every { every_ms, from } if from < next && ahead(every_ms)? < next => {
+            let schedule = Schedule::Every { every_ms, from: begun(from, every_ms, now)? };
+            let next_at = next_after(&schedule, now).ok();
+            Some(Plan { schedule, next_at, ..plan.clone() })
         }
         _ => None,
     }
+}
+
+/// A slot that is not ahead, of the same row of slots.
+fn begun(from: Timestamp, every_ms: u64, now: Timestamp) -> Option<Timestamp> {
+    let ahead = u64::try_from(from.duration_since(now).as_millis()).unwrap_or(0);
+    let back = ahead.div_ceil(every_ms.max(1)).checked_mul(every_ms)?;
+    from.checked_sub(SignedDuration::from_millis(i64::try_from(back).ok()?)).ok()
 }
 
 /// Whether a slot is the stored one by newer rules of its zone.
@@ -502,7 +491,8 @@ fn event_of(plan: &Plan, cause: &Cause, slots: Vec<Timestamp>, now: Timestamp) -
         PlanSource::Heartbeat => (EventKind::Heartbeat, EventData::Heartbeat),
         _ => {
             let (name, instruction) = (plan.name.clone(), plan.instruction.clone());
-            (EventKind::Plan, EventData::Plan { plan: plan.id, name, instruction, slots })
+            let kind = if plan.is_timer() { EventKind::Timer } else { EventKind::Plan };
+            (kind, EventData::Plan { plan: plan.id, name, instruction, slots })
         }
     };
     Event {
@@ -520,6 +510,13 @@ fn event_of(plan: &Plan, cause: &Cause, slots: Vec<Timestamp>, now: Timestamp) -
         data,
         cites: None,
     }
+}
+
+/// The event, with this id, of a plan that an operator lets fire now. Its schedule goes on as if it had not.
+pub fn fired_now(plan: &Plan, id: EventId, now: Timestamp) -> Event {
+    // Somebody else may have written what the agent is told to do.
+    let cause = Cause { root: RootId(id.0.clone()), hop: 0, trust: plan.trust };
+    Event { id, ..event_of(plan, &cause, vec![now], now) }
 }
 
 /// The data of a waiting event after its plan has fired again: the slots of both, up to the limit.
@@ -562,8 +559,12 @@ mod tests {
             // It fired while the clock was ahead.
             (every("2026-03-01T09:15:00Z", "2026-03-03T10:15:00Z"), Some("2026-03-01T10:15:00Z")),
             (every("2026-03-01T09:15:00Z", "2026-03-01T10:15:00Z"), None),
+            // It was set while the clock was ahead: its first slot has passed by that clock.
+            (every("2026-03-03T10:00:00Z", "2026-03-03T11:00:00Z"), Some("2026-03-01T11:00:00Z")),
+            (every("2026-03-03T10:20:00Z", "2026-03-03T11:20:00Z"), Some("2026-03-01T10:20:00Z")),
             // It begins later.
-            (every("2026-03-03T10:00:00Z", "2026-03-03T11:00:00Z"), None),
+            (every("2026-03-03T10:00:00Z", "2026-03-03T10:00:00Z"), None),
+            (every("2026-03-01T10:30:00Z", "2026-03-01T11:30:00Z"), Some("2026-03-01T10:30:00Z")),
             (plan(Schedule::At { at: at("2026-03-03T11:00:00Z") }, "2026-03-03T11:00:00Z"), None),
             (Plan { next_at: Some(at("2026-03-03T11:00:00Z")), ..hourly() }, None),
         ] {
@@ -595,6 +596,16 @@ mod tests {
     }
 
     #[test]
+    fn an_operator_lets_a_plan_fire_with_what_it_says_and_no_more_trust_than_it_has() {
+        let (plan, now) = (Plan { trust: Trust::Outside, ..hourly() }, at("2026-03-01T09:30:00Z"));
+        let event = fired_now(&plan, EventId("e".into()), now);
+        assert_eq!((event.id.0.as_str(), event.envelope.root.0.as_str()), ("e", "e"));
+        assert_eq!((slots(&event.data), event.envelope.trust), (&[now][..], Trust::Outside));
+        let (scheduled, _) = fired(&plan, &Cause::default(), at("2026-03-01T10:00:00Z"));
+        assert_eq!(event.kind, scheduled.kind);
+    }
+
+    #[test]
     fn a_waiting_event_gets_later_slots_up_to_a_limit() {
         let cause = Cause::default();
         let (first, plan) = fired(&hourly(), &cause, at("2026-03-01T10:30:00Z"));
@@ -618,6 +629,23 @@ mod tests {
             (true, 10, Firing::Extend),
         ] {
             assert_eq!(Firing::of(Missed::Once, waits, waiting, 10), firing, "{waits} {waiting}");
+        }
+    }
+
+    #[test]
+    fn a_plan_of_the_agents_own_that_fires_once_is_a_timer() {
+        let time = at("2026-03-01T10:00:00Z");
+        let (once, after) = (Schedule::At { at: time }, Schedule::After { at: time, after_ms: 60_000 });
+        for (schedule, source, kind) in [
+            (once.clone(), PlanSource::Agent, EventKind::Timer),
+            (after.clone(), PlanSource::Agent, EventKind::Timer),
+            (hourly().schedule, PlanSource::Agent, EventKind::Plan),
+            (once, PlanSource::Operator, EventKind::Plan),
+            (after, PlanSource::Config, EventKind::Plan),
+        ] {
+            let plan = Plan { schedule, source, ..hourly() };
+            let event = fired(&plan, &Cause::default(), time).0;
+            assert_eq!((event.kind, slots(&event.data)), (kind, &[time][..]), "{plan:?}");
         }
     }
 

@@ -84,53 +84,24 @@ impl Prompt {
 
     /// What it shows, part by part.
     pub fn parts(&self) -> PromptParts {
-        self.parts_beside(None)
-    }
-
-    /// The same, if it is known what an earlier prompt showed: what both have in memory is not read again.
-    pub fn parts_after(&self, earlier: &Self, known: &PromptParts) -> PromptParts {
-        self.parts_beside(Some((earlier, known)))
-    }
-
-    fn parts_beside(&self, known: Option<(&Self, &PromptParts)>) -> PromptParts {
         let mut tools = DefaultHasher::new();
         self.tools.iter().for_each(|tool| tool.hash().hash(&mut tools));
-        let system = match known {
-            Some((earlier, known)) if Arc::ptr_eq(&earlier.system, &self.system) => known.system,
-            _ => hash_of(&self.system),
-        };
-        let part = |(at, item): (usize, &Item)| {
-            let same = |(earlier, known): (&Self, &PromptParts)| {
-                earlier.items.get(at)?.is_same(item).then(|| known.parts.get(at).cloned())?
-            };
-            known.and_then(same).unwrap_or_else(|| PromptPart::of(item))
-        };
         PromptParts {
-            system,
+            system: hash_of(&self.system),
             tools: tools.finish(),
-            parts: self.items.iter().enumerate().map(part).collect(),
+            parts: self.items.iter().map(PromptPart::of).collect(),
         }
     }
 }
 
-impl Item {
-    /// Whether both are one value in memory.
-    fn is_same(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::Entry(one), Self::Entry(other)) => Arc::ptr_eq(one, other),
-            (Self::Layer(one), Self::Layer(other)) => Arc::ptr_eq(one, other),
-            _ => false,
-        }
-    }
-}
-
-fn hash_of(value: &impl Hash) -> u64 {
+fn hash_of(text: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
-    value.hash(&mut hasher);
+    text.hash(&mut hasher);
     hasher.finish()
 }
 
-/// What a request showed, as hashes: what is kept of it to find out whether the next one extends it.
+/// What a request showed: what is kept of it to find out whether the next one extends it. Entries are those of the history in
+/// memory, of texts there is a hash.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PromptParts {
     system: u64,
@@ -138,44 +109,53 @@ pub struct PromptParts {
     parts: Vec<PromptPart>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct PromptPart {
-    origin: PartOrigin,
-    hash: u64,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum PartOrigin {
-    Entry(u64, EntryKind),
-    /// Its first line.
-    Layer(Arc<str>),
+#[derive(Clone, Debug)]
+enum PromptPart {
+    Entry(Arc<Entry>),
+    Layer {
+        /// Its first line.
+        title: Arc<str>,
+        hash: u64,
+    },
 }
 
 impl PromptPart {
     fn of(item: &Item) -> Self {
         match item {
-            Item::Entry(entry) => Self {
-                origin: PartOrigin::Entry(entry.seq, entry.kind),
-                hash: hash_of(&(entry.seq, &entry.message)),
-            },
+            Item::Entry(entry) => Self::Entry(Arc::clone(entry)),
             Item::Layer(text) => {
                 let title: String =
                     text.lines().next().unwrap_or_default().chars().take(limits::PREVIEW_CHARS).collect();
-                Self { origin: PartOrigin::Layer(title.into()), hash: hash_of(text) }
+                Self::Layer { title: title.into(), hash: hash_of(text) }
             }
         }
     }
 
     fn is_inbox(&self) -> bool {
-        matches!(self.origin, PartOrigin::Entry(seq, EntryKind::Inbox) if seq > 0)
+        matches!(self, Self::Entry(entry) if entry.kind == EntryKind::Inbox && entry.seq > 0)
     }
 }
 
-impl fmt::Display for PartOrigin {
+impl PartialEq for PromptPart {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            // Mostly the same value in memory.
+            (Self::Entry(one), Self::Entry(other)) => {
+                Arc::ptr_eq(one, other) || (one.seq == other.seq && one.message == other.message)
+            }
+            (Self::Layer { hash: one, .. }, Self::Layer { hash: other, .. }) => one == other,
+            _ => false,
+        }
+    }
+}
+
+impl Eq for PromptPart {}
+
+impl fmt::Display for PromptPart {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Entry(seq, kind) => write!(f, "entry {seq} ({})", kind.as_str()),
-            Self::Layer(title) => write!(f, "the layer `{title}`"),
+            Self::Entry(entry) => write!(f, "entry {} ({})", entry.seq, entry.kind.as_str()),
+            Self::Layer { title, .. } => write!(f, "the layer `{title}`"),
         }
     }
 }
@@ -192,7 +172,7 @@ impl PromptParts {
         }
         let differs = |(at, was): &(usize, &PromptPart)| self.parts.get(*at) != Some(was);
         let (at, was) = before.parts.iter().enumerate().find(differs)?;
-        Some(format!("{}, item {at}", was.origin))
+        Some(format!("{was}, item {at}"))
     }
 
     /// Whether both have the same tools.
@@ -208,11 +188,11 @@ impl PromptParts {
         self
     }
 
-    /// About how many bytes it takes.
+    /// About how many bytes it takes beside the entries.
     pub fn bytes(&self) -> usize {
-        let title = |part: &PromptPart| match &part.origin {
-            PartOrigin::Entry(..) => 0,
-            PartOrigin::Layer(title) => title.len(),
+        let title = |part: &PromptPart| match part {
+            PromptPart::Entry(_) => 0,
+            PromptPart::Layer { title, .. } => title.len(),
         };
         self.parts.iter().map(|part| size_of::<PromptPart>() + title(part)).sum()
     }
@@ -264,20 +244,6 @@ mod tests {
         let next = prompt("I am", vec![entry(1, "a"), entry(2, "b")]).parts();
         assert_eq!(next.first_difference(&before.parts()).unwrap(), "the layer `[WORKSPACE]`, item 1");
         assert_eq!(next.first_difference(&before.parts().until_inbox()), None);
-    }
-
-    #[test]
-    fn parts_after_an_earlier_prompt_are_those_that_are_read_anew() {
-        let layer = || Item::Layer("[WORKSPACE]".into());
-        let before = prompt("I am", vec![entry(1, "a"), layer(), entry(2, "b")]);
-        let mut changed = before.clone();
-        changed.items[0] = entry(1, "A");
-        let shorter = prompt("You are", vec![before.items[1].clone()]);
-        let longer =
-            Prompt { items: [&before.items[..], &[layer(), entry(3, "c")]].concat(), ..before.clone() };
-        for next in [before.clone(), changed, shorter, longer] {
-            assert_eq!(next.parts_after(&before, &before.parts()), next.parts());
-        }
     }
 
     #[test]

@@ -5,11 +5,12 @@
 
 use uuid::Uuid;
 
-use crate::changes::{MemoryChange, PlanChange};
+use crate::changes::{GoalChange, GoalEdit, MemoryChange, PlanChange};
 use crate::delivery::room_for;
 use crate::event::{Event, EventState};
-use crate::id::{AgentId, CycleId, EventId, PlanId, SpaceId};
-use crate::life::Standing;
+use crate::goals;
+use crate::id::{AgentId, CycleId, EventId, GoalId, PlanId, SpaceId};
+use crate::life::{Goal, Standing};
 use crate::limits;
 use crate::memory::{self, Memory};
 use crate::plan::{Plan, PlanSource, counted};
@@ -84,11 +85,50 @@ pub fn change_memory(
             Err(Denial::NotFound { what: "memory", name: key.clone() })
         }
         MemoryChange::Set { .. } => fits(change),
-        MemoryChange::Mark { key, pin, .. } => {
+        MemoryChange::Mark { key, pinned, .. } => {
             let value = has.map(|memory| memory.value.clone()).unwrap_or_default();
-            fits(&MemoryChange::Set { key: key.clone(), value, importance: None, pin: *pin, trust: None })
+            fits(&MemoryChange::Set {
+                key: key.clone(),
+                value,
+                importance: None,
+                pinned: *pinned,
+                trust: None,
+            })
         }
         MemoryChange::Used { .. } | MemoryChange::Delete { .. } => Ok(()),
+    }
+}
+
+/// What an operator's edit of a goal changes, given all goals of the agent.
+pub fn change_goal(
+    agent: AgentId,
+    standing: Standing,
+    edit: &GoalEdit,
+    current: &[Goal],
+) -> Result<Vec<GoalChange>, Denial> {
+    let missing = |id: GoalId| Denial::NotFound { what: "goal", name: id.to_string() };
+    let found = |id: GoalId| current.iter().find(|goal| goal.id == id).ok_or_else(|| missing(id));
+    let changes = match edit {
+        _ if standing == Standing::Retired => return Err(Denial::Retired(agent)),
+        GoalEdit::Set(goal) => {
+            goal.parent.map(found).transpose()?;
+            vec![GoalChange::Set(goal.clone())]
+        }
+        GoalEdit::Change { id, description, priority, status } => {
+            let mut goal = found(*id)?.clone();
+            goal.description = description.clone().unwrap_or(goal.description);
+            goal.priority = priority.unwrap_or(goal.priority);
+            goal.status = status.unwrap_or(goal.status);
+            vec![GoalChange::Set(goal)]
+        }
+        GoalEdit::Delete(id) => {
+            let below = goals::below(current, found(*id)?.id);
+            std::iter::once(*id).chain(below).map(GoalChange::Delete).collect()
+        }
+    };
+    match goals::check(&goals::amended(current, &changes)) {
+        Err(why) if !matches!(edit, GoalEdit::Delete(_)) => Err(Denial::BadGoals { agent, why }),
+        _ => Ok(changes),
     }
 }
 
@@ -287,14 +327,14 @@ mod tests {
             key: "tea".into(),
             value: value.into(),
             importance: None,
-            pin: Some(pin),
+            pinned: Some(pin),
             trust: None,
         };
         let long = "v".repeat(limits::PINNED_MEMORIES_MAX_BYTES);
         let refused = change_memory(ADA, Active, &pin(&long, true), None, 0, &[]).unwrap_err();
         assert!(matches!(refused, Denial::PinnedFull { agent: ADA, .. }), "{refused}");
         assert_eq!(change_memory(ADA, Active, &pin(&long, false), None, 0, &[]), Ok(()));
-        let mark = MemoryChange::Mark { key: "tea".into(), importance: None, pin: Some(true) };
+        let mark = MemoryChange::Mark { key: "tea".into(), importance: None, pinned: Some(true) };
         assert!(matches!(check(Active, &mark, false, 0), Err(Denial::NotFound { .. })));
         assert_eq!(check(Active, &mark, true, limits::MEMORIES_MAX), Ok(()));
         let refused = change_memory(ADA, Active, &mark, Some(&tea(&long)), 0, &[]).unwrap_err();

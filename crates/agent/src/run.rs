@@ -8,29 +8,19 @@ use crate::call::OutcomeStatus;
 use crate::event::Trust;
 use crate::id::{AgentId, CycleId};
 
-/// How a cycle ended.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr, strum::EnumString,
-)]
-#[serde(rename_all = "snake_case")]
-#[strum(serialize_all = "snake_case")]
-pub enum Ending {
-    /// The agent had nothing more to do.
-    Completed,
-    /// None of the events concerned the agent; the log is unchanged.
-    Skipped,
-    /// A limit of the cycle was reached.
-    Exhausted,
-    /// It was canceled.
-    Canceled,
-    /// It could not continue.
-    Failed,
-}
-
-impl Ending {
-    /// The name used in tables and JSON.
-    pub fn as_str(self) -> &'static str {
-        self.into()
+names! {
+    /// How a cycle ended.
+    pub enum Ending {
+        /// The agent had nothing more to do.
+        Completed,
+        /// None of the events concerned the agent; the log is unchanged.
+        Skipped,
+        /// A limit of the cycle was reached.
+        Exhausted,
+        /// It was canceled.
+        Canceled,
+        /// It could not continue.
+        Failed,
     }
 }
 
@@ -88,6 +78,25 @@ pub struct CallRecord {
     /// Number of texts that a search of the archive found.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub found: Option<usize>,
+    /// How it waited for a person; `None` if nobody was asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asked: Option<PersonWait>,
+}
+
+/// How a call waited for a person before it ran, or for the answer that it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PersonWait {
+    /// When somebody was asked, in milliseconds after the cycle opened.
+    pub asked_ms: u64,
+    /// How long it took until somebody answered, in milliseconds; `None` if nobody has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waited_ms: Option<u64>,
+    /// Who answered: the handle of a person, or words for somebody else.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
+    /// Whose answer counts apart from operators, by the agent's config when it was asked; none: all people of the space.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub approvers: Vec<String>,
 }
 
 /// What a request was: enough to explain what the provider's cache did with it.

@@ -11,21 +11,13 @@ use crate::event::{Principal, Trust};
 use crate::id::{CallId, CycleId, EntityId, MessageId, RootId, SpaceId};
 use crate::limits;
 
-/// The kind of a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr)]
-#[serde(rename_all = "snake_case")]
-#[strum(serialize_all = "snake_case")]
-pub enum MessageKind {
-    /// A text.
-    Text,
-    /// A call of a visible tool. It is updated under the same id and causes no events.
-    Tool,
-}
-
-impl MessageKind {
-    /// The name used in tables and JSON.
-    pub fn as_str(self) -> &'static str {
-        self.into()
+names! {
+    /// The kind of a message.
+    pub enum MessageKind {
+        /// A text.
+        Text,
+        /// A call of a visible tool. It is updated under the same id and causes no events.
+        Tool,
     }
 }
 
@@ -78,7 +70,7 @@ pub struct PostedMessage {
     #[serde(flatten)]
     pub message: Message,
     /// The sender's display name.
-    pub sender_name: String,
+    pub sender_display_name: String,
     /// The sender's handle; empty if it is not known.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub sender_handle: String,
@@ -91,9 +83,9 @@ pub struct PostedMessage {
 
 impl PostedMessage {
     /// The message with its sender's display name and kind.
-    pub fn new(message: Message, sender_name: impl Into<String>, sender_kind: EntityKind) -> Self {
-        let (from_text, sender_name) = (message.is_from_text(), sender_name.into());
-        Self { message, sender_name, sender_handle: String::new(), sender_kind, from_text }
+    pub fn new(message: Message, sender_display_name: impl Into<String>, sender_kind: EntityKind) -> Self {
+        let (from_text, sender_display_name) = (message.is_from_text(), sender_display_name.into());
+        Self { message, sender_display_name, sender_handle: String::new(), sender_kind, from_text }
     }
 
     /// The same with its sender's handle.
@@ -206,6 +198,7 @@ pub fn tool_data(row: &CallRow) -> Value {
             "question": asked.question,
             "state": asked.state,
             "why": asked.why,
+            "requested_by": asked.requested_by.iter().map(|by| &by.name).collect::<Vec<_>>(),
             "version": row.tool_version,
             "hash": asked.hash,
             "expires_at": asked.expires_at,

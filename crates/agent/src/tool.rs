@@ -3,7 +3,6 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
@@ -34,38 +33,16 @@ pub mod names {
     pub const FETCH_PAGE: &str = "fetch_page";
 }
 
-/// What a tool does with what an agent knows.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    Serialize,
-    Deserialize,
-    strum::IntoStaticStr,
-    strum::EnumString,
-)]
-#[serde(rename_all = "snake_case")]
-#[strum(serialize_all = "snake_case")]
-pub enum ToolLabel {
-    /// It returns what is not for everyone.
-    Private,
-    /// What it is given can reach others.
-    Exfiltrates,
-    /// What it returns was written by others.
-    Outside,
-}
-
-impl ToolLabel {
-    /// All of them.
-    pub const ALL: [Self; 3] = [Self::Private, Self::Exfiltrates, Self::Outside];
-
-    /// The name used in declarations and JSON.
-    pub fn as_str(self) -> &'static str {
-        self.into()
+names! {
+    /// What a tool does with what an agent knows.
+    #[derive(PartialOrd, Ord)]
+    pub enum ToolLabel {
+        /// It returns what is not for everyone.
+        Private,
+        /// What it is given can reach others.
+        Exfiltrates,
+        /// What it returns was written by others.
+        Outside,
     }
 }
 

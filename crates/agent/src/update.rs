@@ -23,51 +23,39 @@ pub enum Topic {
     Server,
 }
 
-/// What an agent is doing. It is derived from other state, not stored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr)]
-#[serde(rename_all = "snake_case")]
-#[strum(serialize_all = "snake_case")]
-pub enum AgentState {
-    /// No cycle is open, or the open one waits.
-    Sleeping,
-    /// The model generates or tools run.
-    Thinking,
-    /// Results are being stored.
-    Processing,
-    /// Its open cycle waits for a person.
-    Paused,
-    /// It never runs again.
-    Retired,
-}
-
-impl AgentState {
-    /// The name used in JSON.
-    pub fn as_str(self) -> &'static str {
-        self.into()
+names! {
+    /// What an agent is doing. It is derived from other state, not stored.
+    pub enum AgentState {
+        /// No cycle is open, or the open one waits.
+        Sleeping,
+        /// The model generates or tools run.
+        Thinking,
+        /// Results are being stored.
+        Processing,
+        /// Its open cycle waits for a person.
+        Paused,
+        /// It never runs again.
+        Retired,
     }
 }
 
-/// What an alert is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr)]
-#[serde(rename_all = "snake_case")]
-#[strum(serialize_all = "snake_case")]
-pub enum AlertKind {
-    /// A request did not extend the one before, so the provider's cache was of no use.
-    PrefixBroken,
-    /// A request does not show a pinned memory.
-    PinMissing,
-    /// The model that was to write a summary failed, and a digest by rule was used instead.
-    SummaryRefused,
-    /// What every request has leaves no room for an exchange in the model's window.
-    WindowOverfull,
-    /// The model's server cuts what it is sent: its window is smaller than the one that was known.
-    WindowCut,
-}
-
-impl AlertKind {
-    /// The name used in JSON.
-    pub fn as_str(self) -> &'static str {
-        self.into()
+names! {
+    /// What an alert is about.
+    pub enum AlertKind {
+        /// A request did not extend the one before, so the provider's cache was of no use.
+        PrefixBroken,
+        /// A request does not show a pinned memory.
+        PinMissing,
+        /// The model that was to write a summary failed, and a digest by rule was used instead.
+        SummaryRefused,
+        /// What every request has leaves no room for an exchange in the model's window.
+        WindowOverfull,
+        /// The model's server cuts what it is sent: its window is smaller than the one that was known.
+        WindowCut,
+        /// The history fills more of its room than a view may, although it was cut.
+        HistoryLarge,
+        /// The agent's memories, goals and plans have more than the room of the workspace.
+        WorkspaceFull,
     }
 }
 

@@ -37,6 +37,17 @@ pub fn first_due(not_before: Timestamp, accepted_before: bool, now: Timestamp) -
     if accepted_before { not_before.min(now) } else { not_before }
 }
 
+/// Before when an agent does not run, even if events wait. A pause for a person is not kept by force: it ends as soon as the agent
+/// is due, be it because of an event of somebody else.
+pub fn kept_until(waits: Waits) -> Option<Timestamp> {
+    if waits.reason == Some(IdleReason::Person) { waits.due_at } else { waits.hold_until }
+}
+
+/// The hold that delays waiting events. An agent that waits for a person serves others meanwhile.
+pub fn delays_events<T>(hold_until: Option<T>, reason: Option<IdleReason>) -> Option<T> {
+    hold_until.filter(|_| reason != Some(IdleReason::Person))
+}
+
 /// When the agent is due, if its first waiting event is due at `first` (or its open cycle was opened at `first`).
 pub fn due<T: Ord + Copy>(standing: Standing, first: Option<T>, hold_until: Option<T>) -> Option<T> {
     let first = first.filter(|_| standing == Standing::Active)?;
@@ -54,7 +65,8 @@ pub fn at_start(waits: Waits, first: Option<Timestamp>, now: Timestamp) -> Waits
     };
     let hold_until = waits.hold_until.zip(longest).map(|(until, longest)| until.min(later(now, longest)));
     let since = |due: Timestamp| first.unwrap_or(due).min(due).min(now);
-    let due_at = waits.due_at.map(|due| hold_until.map_or(since(due), |hold| hold.max(since(due))));
+    let hold = if first.is_some() { delays_events(hold_until, waits.reason) } else { hold_until };
+    let due_at = waits.due_at.map(|due| hold.map_or(since(due), |hold| hold.max(since(due))));
     Waits { due_at, hold_until, reason: hold_until.and(waits.reason) }
 }
 
@@ -192,6 +204,8 @@ mod tests {
                 None,
                 (Some(NOW + PAUSE), Some(NOW + PAUSE), Some(Person)),
             ),
+            // It waits for a person, and an event for it.
+            ((Some(day), Some(day), Some(Person)), Some(70), (Some(70), Some(day), Some(Person))),
             // It may not run.
             ((None, Some(day), Some(Provider)), Some(70), (None, None, None)),
             ((None, None, None), None, (None, None, None)),
@@ -230,6 +244,20 @@ mod tests {
         ] {
             let after = due.map(|due| waits((Some(due), None, None)));
             assert_eq!(answered(waits(before), standing, at(50)), after, "{standing:?} {before:?}");
+        }
+    }
+
+    #[test]
+    fn whoever_waits_for_a_person_is_woken_by_events_and_by_nothing_else_holds_them_back() {
+        for (reason, delays, kept) in [
+            (Some(Person), None, Some(30)),
+            (Some(Provider), Some(90), Some(90)),
+            (Some(Backoff), Some(90), Some(90)),
+            (Some(Debounce), Some(90), Some(90)),
+            (None, Some(90), Some(90)),
+        ] {
+            assert_eq!(delays_events(Some(at(90)), reason), delays.map(at), "{reason:?}");
+            assert_eq!(kept_until(waits((Some(30), Some(90), reason))), kept.map(at), "{reason:?}");
         }
     }
 

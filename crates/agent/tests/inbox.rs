@@ -19,8 +19,7 @@ enum Line {
     Message { space: String, by: Sender, names_you: bool, text: Text },
     Unreadable { id: String },
     Service { name: String, payload: Payload },
-    Plan { name: String, id: String, slots: usize, text: Text },
-    Timer(Text),
+    Plan { timer: bool, name: String, id: String, slots: usize, text: Text },
     Outcome { tool: String, call: String, ended: String, text: Text },
     Heartbeat,
 }
@@ -158,7 +157,9 @@ impl<'a> Reader<'a> {
             self.take(": ")?;
             return Some(Line::Service { name, payload: self.payload()? });
         }
-        if self.take("[plan ").is_some() {
+        let (plan, timer) = (self.take("[plan "), self.take("[timer "));
+        if plan.or(timer).is_some() {
+            let timer = timer.is_some();
             let name = self.value()?;
             self.take(" | id: ")?;
             let id = self.until("] due ")?.to_owned();
@@ -170,12 +171,7 @@ impl<'a> Reader<'a> {
                 (times.split(", ").filter(|time| time.parse::<Timestamp>().is_ok()).count() == slots)
                     .then_some(slots)?
             };
-            return Some(Line::Plan { name, id, slots, text: self.text()? });
-        }
-        if self.take("[timer] ").is_some() {
-            self.ago()?;
-            self.take(": ")?;
-            return Some(Line::Timer(self.text()?));
+            return Some(Line::Plan { timer, name, id, slots, text: self.text()? });
         }
         if self.take("[tool result ").is_some() {
             let tool = self.value()?;
@@ -236,14 +232,14 @@ fn matches_event(read: &(Line, Option<String>), waiting: &Waiting) -> bool {
                 }
         }
         (
-            Line::Plan { name, id, slots, text },
+            Line::Plan { timer, name, id, slots, text },
             EventData::Plan { plan, name: expected, instruction, slots: times },
             _,
         ) => {
             (name, *id == plan.to_string(), *slots) == (expected, true, times.len().max(1))
+                && *timer == (event.kind == EventKind::Timer)
                 && text.is(instruction, event)
         }
-        (Line::Timer(text), EventData::Timer { reason }, _) => text.is(reason, event),
         (
             Line::Outcome { tool, call, ended, text },
             EventData::ToolResult { call: of, tool: called, text: result, error, status },
@@ -340,12 +336,12 @@ fn data() -> impl Strategy<Value = (EventKind, EventData, Option<NamedMessage>)>
         });
     let service = (any_text(), json())
         .prop_map(|(name, payload)| (EventKind::Service, EventData::Service { name, payload }, None));
-    let plan = (id(), any_text(), any_text(), prop::collection::vec(time(), 0..4)).prop_map(
-        |(plan, name, instruction, slots)| {
-            (EventKind::Plan, EventData::Plan { plan: PlanId(plan), name, instruction, slots }, None)
+    let plan = (any::<bool>(), id(), any_text(), any_text(), prop::collection::vec(time(), 0..4)).prop_map(
+        |(timer, plan, name, instruction, slots)| {
+            let kind = if timer { EventKind::Timer } else { EventKind::Plan };
+            (kind, EventData::Plan { plan: PlanId(plan), name, instruction, slots }, None)
         },
     );
-    let timer = any_text().prop_map(|reason| (EventKind::Timer, EventData::Timer { reason }, None));
     let ended = prop::option::of(prop::sample::select(vec![
         OutcomeStatus::Ok,
         OutcomeStatus::Error,
@@ -359,8 +355,7 @@ fn data() -> impl Strategy<Value = (EventKind, EventData, Option<NamedMessage>)>
     prop_oneof![
         4 => in_space,
         2 => service,
-        1 => plan,
-        1 => timer,
+        2 => plan,
         1 => outcome,
         1 => Just((EventKind::Heartbeat, EventData::Heartbeat, None)),
     ]
@@ -518,16 +513,12 @@ fn previews(line: &str, waiting: &Waiting) -> bool {
             }
             (EventData::Plan { name, instruction: text, .. }, _)
             | (EventData::ToolResult { tool: name, text, .. }, _) => {
-                reader.take("plan ").or_else(|| reader.take("tool result "))?;
+                let kinds = ["plan ", "timer ", "tool result "];
+                kinds.into_iter().find_map(|kind| reader.take(kind))?;
                 let named: String = reader.value()?;
                 reader.take(": ")?;
                 let shown: String = reader.value()?;
                 (named == *name && begins(&shown, text)).then_some(())
-            }
-            (EventData::Timer { reason }, _) => {
-                reader.take("timer: ")?;
-                let shown: String = reader.value()?;
-                begins(&shown, reason).then_some(())
             }
             (EventData::Heartbeat, _) => reader.take("heartbeat"),
         }

@@ -2,12 +2,11 @@
 
 use agent::config::WakeOn;
 use agent::entry::EntryKind;
-use agent::event::{Envelope, EventData, EventKind, EventProgress, EventState, Trust};
+use agent::event::{Envelope, EventData, EventKind, EventProgress, Trust};
 use agent::id::{AgentId, CycleId, EventId, SpaceId};
 use agent::life::{Goal, Standing};
 use agent::memory::{Importance, Memory};
 use agent::message::ModelMessage;
-use agent::plan::Plan;
 use agent::port::InboxRow;
 use agent::run::{self, Ending, StepRecord};
 use agent::update::AgentState;
@@ -16,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use super::{MemberJson, MessageJson, UsageJson, names};
+use super::{MemberJson, MessageJson, PlanJson, UsageJson, names};
 
 /// An agent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -24,7 +23,7 @@ pub struct Agent {
     /// Unique id, which is also the id of its entity.
     pub id: AgentId,
     /// Unique handle, `[a-z0-9_-]{1,40}`.
-    pub name: String,
+    pub handle: String,
     /// Name shown to people; free text.
     pub display_name: String,
     /// One-sentence description, taken from its config.
@@ -52,6 +51,10 @@ pub struct Agent {
     /// left out if there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tools_left_out: Vec<String>,
+    /// What in its config names nothing at the moment, each as a sentence: tools that are gone, patterns that no tool matches,
+    /// approvers that are nobody. Left out if there is nothing of the kind.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unmatched: Vec<String>,
     /// Current config with every key; left out if the list was requested with `brief`.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     #[schema(value_type = Option<Object>)]
@@ -88,17 +91,17 @@ pub struct Agent {
     pub unpriced: u64,
     /// The newest run; left out if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub last: Option<LastRunJson>,
+    pub last_run: Option<LastRunJson>,
     /// When the next plan is due; left out if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub next_plan: Option<Timestamp>,
+    pub next_plan_at: Option<Timestamp>,
     /// Why the agent is quarantined: which of its records cannot be read. A quarantined agent is suspended until it
     /// is resumed. Left out if it is not quarantined.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub damage: Option<String>,
     /// Events that failed too often and are not tried again until somebody retries them; left out if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub dead: Option<DeadEventsJson>,
+    pub dead_events: Option<DeadEventsJson>,
 }
 
 /// The dead events of an agent.
@@ -109,12 +112,12 @@ pub struct DeadEventsJson {
     pub count: u32,
     /// Id of the one that arrived last.
     #[schema(value_type = String)]
-    pub last: EventId,
+    pub last_event: EventId,
     /// Why that one is dead.
     pub reason: String,
 }
 
-copied!(dead: agent::port::DeadEvents => DeadEventsJson { ..dead => { count, last, reason } });
+copied!(dead: agent::port::DeadEvents => DeadEventsJson { last_event: dead.last, ..dead => { count, reason } });
 
 /// Summary of an agent's newest run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -138,7 +141,7 @@ copied!(last: agent::port::LastRun => LastRunJson { ..last => { id, ending, ende
 pub struct NewAgentJson {
     /// Unique handle, `[a-z0-9_-]{1,40}`. Upper-case letters are converted to lower case.
     #[schema(pattern = "^[A-Za-z0-9_-]{1,40}$", example = "ada")]
-    pub name: String,
+    pub handle: String,
     /// Name shown to people; free text, at most 200 bytes. Default: the handle.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 200)]
@@ -226,9 +229,12 @@ pub struct LoggedEvent {
     /// Content of the event; `type` is its form.
     #[schema(value_type = Object)]
     pub data: EventData,
-    /// State of the event: `state` is `waiting`, `held`, `processed`, `skipped`, `canceled`, `dead` or `dropped`.
-    #[schema(value_type = Object)]
-    pub state: EventState,
+    /// State of the event.
+    #[schema(value_type = names::EventState)]
+    pub state: String,
+    /// Why it was skipped, canceled or set aside as dead; left out if there is no reason.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
     /// Progress of the event. `taken`: the open cycle has taken it. `shown`: that cycle has shown it to the model.
     /// After the cycle's end: `addressed` if the cycle posted in the event's space or named the event as handled,
     /// else `read`. The other values are states.
@@ -256,8 +262,10 @@ pub struct LoggedEvent {
 }
 
 copied!(row: InboxRow => LoggedEvent {
+    reason: row.state.reason().map(str::to_owned),
+    state: row.state.as_str(),
     ..row.event => { id, kind, urgent, at, envelope, data, cites }
-    ..row => { seq, state, progress, cycle, ordinal, step, release_at, attempts, preview }
+    ..row => { seq, progress, cycle, ordinal, step, release_at, attempts, preview }
 });
 
 /// A run: the record of one cycle.
@@ -322,6 +330,43 @@ copied!(run: run::Run => RunJson {
     }
 });
 
+/// An open cycle: what it has done so far. Its run is written when it ends.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = OpenCycle)]
+pub struct OpenCycleJson {
+    /// Id of the cycle, which will be the id of its run.
+    pub id: CycleId,
+    /// Id of the agent.
+    pub agent: AgentId,
+    /// Handle of the agent.
+    pub agent_handle: String,
+    /// Number that its run will have.
+    pub ordinal: u64,
+    /// Why the agent woke, as text.
+    pub woke_for: String,
+    /// Number of events that the cycle has taken.
+    pub events: u32,
+    /// When the cycle opened.
+    pub opened_at: Timestamp,
+    /// When this was read.
+    pub at: Timestamp,
+    /// What the agent is doing now.
+    #[schema(value_type = names::AgentState)]
+    pub state: AgentState,
+    /// Why it makes no progress, possibly from the model provider; left out if there is no special reason.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+    /// The steps that are decided, in order. A call without a `status` is open.
+    #[schema(value_type = Vec<Object>)]
+    pub steps: Vec<StepRecord>,
+    /// Tokens so far, as reported by the provider.
+    pub usage: UsageJson,
+    /// Model of the agent, as `provider/model`; `null` if neither its config nor the server names one.
+    pub model: Option<String>,
+    /// Revision of the agent's config under which the cycle opened.
+    pub config_rev: u64,
+}
+
 /// A run with the messages that it posted.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct RunDetail {
@@ -373,14 +418,12 @@ pub struct FactsJson {
     #[serde(default)]
     pub more_spaces: usize,
     /// Memories of the agent: the pinned ones first, then by importance, then by last use.
-    #[schema(value_type = Vec<Object>)]
-    pub memories: Vec<Memory>,
+    pub memories: Vec<MemoryJson>,
     /// Goals of the agent, highest priority first.
     #[schema(value_type = Vec<Object>)]
     pub goals: Vec<Goal>,
     /// Pending plans of the agent, the next one first.
-    #[schema(value_type = Vec<Object>)]
-    pub plans: Vec<Plan>,
+    pub plans: Vec<PlanJson>,
 }
 
 /// A memory: a note that an agent keeps under a key and sees in every cycle.
@@ -431,7 +474,7 @@ pub struct SpaceOfAgent {
     /// Id of the space.
     pub id: SpaceId,
     /// Unique handle of the space.
-    pub name: String,
+    pub handle: String,
     /// Name shown to people; free text.
     pub display_name: String,
     /// Which messages of agents wake the other agents in the space.
@@ -449,12 +492,14 @@ impl From<agent::life::Facts> for FactsJson {
         let agent::life::Facts { spaces, more_spaces, memories, goals, plans, .. } = facts;
         let spaces = spaces.into_iter().map(|facts| SpaceOfAgent {
             id: facts.space.id,
-            name: facts.space.name,
+            handle: facts.space.name,
             display_name: facts.space.display_name,
             wake_on: facts.space.wake_on,
             members: facts.members.into_iter().map(MemberJson::from).collect(),
             more_members: facts.more_members,
         });
+        let memories = memories.into_iter().map(MemoryJson::from).collect();
+        let plans = plans.into_iter().map(PlanJson::from).collect();
         Self { spaces: spaces.collect(), more_spaces, memories, goals, plans }
     }
 }

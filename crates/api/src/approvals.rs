@@ -35,6 +35,12 @@ pub struct ApprovalJson {
     pub question: bool,
     /// Why somebody is asked, or the question.
     pub why: String,
+    /// Who caused the call: handles of members, names of hooks, or what event it was.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub requested_by: Vec<String>,
+    /// What the model wrote beside the call; only with an operator's key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub said: Option<String>,
     /// The options of a choice.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub options: Vec<String>,
@@ -54,7 +60,7 @@ pub struct ApprovalJson {
     /// Handles of the only people who might answer, apart from operators, by the agent's config when it was asked; its config of
     /// now decides.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub approvers: Vec<String>,
+    pub approver_handles: Vec<String>,
     /// When it was asked.
     pub asked_at: Timestamp,
     /// When its cycle goes on without an answer.
@@ -108,13 +114,15 @@ impl ApprovalJson {
             kind: asked.kind,
             question: asked.question,
             why: asked.why,
+            requested_by: asked.requested_by.into_iter().map(|by| by.name).collect(),
+            said: asked.said,
             options: asked.options,
             schema: asked.schema,
             hash: asked.hash,
             tainted: asked.tainted,
             space: asked.space,
             people: asked.people,
-            approvers: asked.approvers,
+            approver_handles: asked.approvers,
             asked_at: asked.asked_at,
             detach_at: asked.detach_at,
             expires_at: asked.expires_at,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use agent::id::EventId;
+use agent::id::{AgentId, EventId};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -23,13 +23,18 @@ pub struct HookJson {
     /// The header with the secret, of a hook of the kind `shared_secret`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub header: Option<String>,
-    /// Handles of the agents that get its events.
-    pub agents: Vec<String>,
-    /// Those of them that are retired and get none. If all are, the hook accepts nothing.
+    /// Ids of the agents that get its events.
+    pub agents: Vec<AgentId>,
+    /// Their handles, in the same order.
+    pub agent_handles: Vec<String>,
+    /// Ids of those of them that are retired and get none. If all are, the hook accepts nothing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub retired_agents: Vec<String>,
+    pub retired_agents: Vec<AgentId>,
     /// The template of what agents read.
-    pub event: String,
+    pub template: String,
+    /// An expression: a delivery with which it is not true wakes nobody.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub only_if: Option<String>,
     /// An expression that says whether a delivery is urgent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub urgent: Option<String>,
@@ -59,7 +64,10 @@ pub struct NewHookJson {
     pub agents: Vec<String>,
     /// The template of what agents read, over `body` and `headers`; the whole body if it is left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub event: Option<String>,
+    pub template: Option<String>,
+    /// An expression over `body` and `headers`: a delivery with which it is not true wakes nobody.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub only_if: Option<String>,
     /// An expression over `body` and `headers` that says whether a delivery is urgent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub urgent: Option<String>,
@@ -91,9 +99,11 @@ pub struct HookDeliveryJson {
     /// Why, if it was refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
-    /// The event that it became, the same for all agents.
+    /// Id of the event that it became, the same for all agents.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub event: Option<EventId>,
-    /// Handles of the agents that got it.
-    pub agents: Vec<String>,
+    /// Ids of the agents that got it.
+    pub agents: Vec<AgentId>,
+    /// Their handles, in the same order.
+    pub agent_handles: Vec<String>,
 }

@@ -27,6 +27,7 @@ mod agents;
 mod approvals;
 mod calls;
 mod context;
+mod goals;
 mod hooks;
 pub mod names;
 mod people;
@@ -40,11 +41,13 @@ mod workers;
 
 pub use agents::{
     Agent, AgentChange, CancelRequest, Canceled, DeadEventsJson, EventAccepted, FactsJson, LastRunJson,
-    LogEntry, LoggedEvent, MemoryJson, MemoryValue, NewAgentJson, NewEvent, RunDetail, RunJson, SpaceOfAgent,
+    LogEntry, LoggedEvent, MemoryJson, MemoryValue, NewAgentJson, NewEvent, OpenCycleJson, RunDetail,
+    RunJson, SpaceOfAgent,
 };
 pub use approvals::{ApprovalJson, ApprovalLinkQuery, ApprovalRuleJson, CallAnswerJson, LinkAnswerForm};
 pub use calls::Call;
 pub use context::{ContextJson, ContextLayer, SentContextJson, SentItem, TrendJson};
+pub use goals::{GoalChangeJson, GoalJson, NewGoalJson};
 pub use hooks::{HookAnswer, HookDeliveryJson, HookJson, NewHookJson};
 pub use names::EVENT_STATES;
 pub use people::{EntityJson, KeyJson, KeyRotation, NewEntity, NewKey, Whoami};
@@ -90,6 +93,17 @@ pub struct ReadyJson {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     pub totals: Option<agent::port::Totals>,
+    /// Number of files of agents and tools that are not in use because of mistakes in them: what they declare goes on as
+    /// before.
+    #[serde(default)]
+    pub broken_files: usize,
+    /// These mistakes, with file and line; left out without an admin key, and if there are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub mistakes: Vec<String>,
+    /// The settings file that the server reads, whether it exists or not; left out without an admin key, and where there is
+    /// none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub settings: Option<String>,
 }
 
 /// Summary of a model.

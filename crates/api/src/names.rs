@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use agent::life::IdleReason as Idle;
+use agent::life::IdleReason;
 use utoipa::openapi::RefOr;
 use utoipa::openapi::schema::{ObjectBuilder, Schema, Type};
 use utoipa::{PartialSchema, ToSchema};
@@ -26,75 +26,72 @@ macro_rules! names {
     )+};
 }
 
-/// The names of the variants of an enum.
+/// The names of an enum's values.
 macro_rules! of {
-    ($enum:ty: $($variant:ident)+) => {
-        [$(<$enum>::$variant.as_str()),+]
+    ($enum:ty) => {
+        <$enum>::ALL.map(<$enum>::as_str)
     };
 }
 
 names! {
     /// A person or an agent.
-    EntityKind = of!(agent::entity::EntityKind: Human Agent);
+    EntityKind = of!(agent::entity::EntityKind);
     /// Text, or a call of a visible tool.
-    MessageKind = of!(agent::space::MessageKind: Text Tool);
+    MessageKind = of!(agent::space::MessageKind);
     /// What an agent is doing.
-    AgentState = of!(agent::update::AgentState: Sleeping Thinking Processing Paused Retired);
+    AgentState = of!(agent::update::AgentState);
     /// Whether an agent may run.
-    Standing = of!(agent::life::Standing: Active Suspended Retired);
+    Standing = of!(agent::life::Standing);
     /// Which messages of agents wake another agent: all, or only those that mention it.
-    WakeOn = agent::config::WakeOn::NAMES;
+    WakeOn = of!(agent::config::WakeOn);
     /// The kind of an event.
-    EventKind = of!(
-        agent::event::EventKind: SpaceMessage Mention Service Plan Timer ToolResult Heartbeat
-    );
+    EventKind = of!(agent::event::EventKind);
     /// The state of an event.
     EventState = EVENT_STATES;
     /// The progress of an event.
-    EventProgress = of!(
-        agent::event::EventProgress: Waiting Taken Held Shown Addressed Read Skipped Canceled Dead Dropped
-    );
+    EventProgress = of!(agent::event::EventProgress);
     /// The kind of an entry.
-    EntryKind = of!(agent::entry::EntryKind: Inbox Injection Assistant Outcomes Notice);
+    EntryKind = of!(agent::entry::EntryKind);
     /// How far a content can be trusted.
-    Trust = ["outside", "agent", "member", "operator"];
+    Trust = of!(agent::event::Trust);
     /// How important a memory is.
-    Importance = of!(agent::memory::Importance: Low Normal High);
+    Importance = of!(agent::memory::Importance);
+    /// Whether a goal is pursued, was reached, or was given up.
+    GoalStatus = of!(agent::life::GoalStatus);
     /// What becomes of times at which a plan could not fire.
-    Missed = of!(agent::plan::Missed: Once Skip All);
+    Missed = of!(agent::plan::Missed);
     /// What verifies the deliveries of a hook.
-    HookKind = of!(agent::port::HookKind: Standard Github Stripe Slack SharedSecret Key);
+    HookKind = of!(agent::port::HookKind);
     /// What became of a delivery.
-    HookOutcome = of!(agent::port::HookOutcome: Accepted Duplicate Answered Refused Unverified Ignored);
+    HookOutcome = of!(agent::port::HookOutcome);
     /// What a target can be told.
-    NewsKind = of!(agent::port::NewsKind: Message CycleEnded Alert ApprovalWanted);
+    NewsKind = of!(agent::port::NewsKind);
     /// Who has set a plan.
-    PlanSource = of!(agent::plan::PlanSource: Agent Operator Config Heartbeat);
+    PlanSource = of!(agent::plan::PlanSource);
     /// Where a text of an archive was found.
-    RecallKind = of!(agent::port::RecallKind: Inbox Assistant Outcomes Memory Message);
+    RecallKind = of!(agent::port::RecallKind);
     /// What an alert is about.
-    AlertKind = of!(agent::update::AlertKind: PrefixBroken PinMissing SummaryRefused WindowOverfull);
+    AlertKind = of!(agent::update::AlertKind);
     /// How a cycle ended.
-    Ending = of!(agent::run::Ending: Completed Skipped Exhausted Canceled Failed);
+    Ending = of!(agent::run::Ending);
     /// Whether a call may be repeated after a crash.
-    Effect = of!(agent::call::Effect: Inward ReadOnly Idempotent Unsafe);
+    Effect = of!(agent::call::Effect);
     /// The state of a call.
-    CallState = of!(agent::call::CallState: Planned Started Detached Done);
+    CallState = of!(agent::call::CallState);
     /// Who runs a call.
-    Runner = of!(agent::call::Runner: Node Worker Person);
+    Runner = of!(agent::call::Runner);
     /// What a person is asked for.
-    AskKind = of!(agent::approval::AskKind: Approval Choice Form Text);
+    AskKind = of!(agent::approval::AskKind);
     /// What became of a call that waits for a person.
-    ApprovalState = of!(agent::approval::ApprovalState: Wanted Granted Answered Refused Expired Canceled);
+    ApprovalState = of!(agent::approval::ApprovalState);
     /// What a person says about a call.
     AnswerVerdict = ["approve", "refuse"];
     /// How a call ended.
-    OutcomeStatus = of!(agent::call::OutcomeStatus: Ok Error Pending Unknown Canceled);
+    OutcomeStatus = of!(agent::call::OutcomeStatus);
     /// Why an agent sleeps although events may be waiting.
-    SleepReason = [
-        Idle::Provider.as_str(), Idle::Backoff.as_str(), Idle::Debounce.as_str(), Idle::Person.as_str(), "suspended", "damaged", "place",
-        "requests", "crash", "store", "broke", "retrying", "summary",
-    ];
+    SleepReason = of!(IdleReason).into_iter().chain([
+        "suspended", "damaged", "place", "requests", "crash", "store", "broke", "retrying", "summary",
+    ]);
 }
 
 /// The values that the query parameter `state` of an inbox may have.

@@ -19,7 +19,7 @@ pub struct EntityJson {
     #[schema(value_type = names::EntityKind)]
     pub kind: entity::EntityKind,
     /// Unique handle, `[a-z0-9_-]{1,40}`.
-    pub name: String,
+    pub handle: String,
     /// Name shown to people; free text.
     pub display_name: String,
     /// Id of the person in the client's own user database; `null` if none was set, and for agents. Shown to
@@ -30,7 +30,8 @@ pub struct EntityJson {
 }
 
 copied!(entity: entity::Entity => EntityJson {
-    ..entity => { id, kind, name, display_name, external_id, created_at }
+    handle: entity.name,
+    ..entity => { id, kind, display_name, external_id, created_at }
 });
 
 /// The person to create.
@@ -39,7 +40,7 @@ copied!(entity: entity::Entity => EntityJson {
 pub struct NewEntity {
     /// Unique handle, `[a-z0-9_-]{1,40}`. Upper-case letters are converted to lower case.
     #[schema(pattern = "^[A-Za-z0-9_-]{1,40}$", example = "husam")]
-    pub name: String,
+    pub handle: String,
     /// Name shown to people; free text, at most 200 bytes. Default: the handle.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 200)]

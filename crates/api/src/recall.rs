@@ -1,7 +1,7 @@
 //! The JSON of a search in an agent's archive.
 
 use agent::event::Trust;
-use agent::id::CycleId;
+use agent::id::{CycleId, SpaceId};
 use agent::port::{Excerpt, RecallKind};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -64,8 +64,10 @@ pub struct ExcerptJson {
     pub cycle: Option<CycleId>,
     /// Key of the memory.
     pub key: Option<String>,
-    /// Handle of the message's space, or of the one that the cycle was about; `null` if there is none, or several.
-    pub space: Option<String>,
+    /// Id of the message's space, or of the one that the cycle was about; `null` if there is none, or several.
+    pub space: Option<SpaceId>,
+    /// Handle of that space.
+    pub space_handle: Option<String>,
     /// The trust of the message, the entry or the memory.
     #[schema(value_type = Option<names::Trust>)]
     pub trust: Option<Trust>,
@@ -75,6 +77,6 @@ pub struct ExcerptJson {
 
 copied! {
     found: Excerpt => ExcerptJson {
-        ..found => { at, kind, cycle, key, space, trust, text }
+        ..found => { at, kind, cycle, key, space, space_handle, trust, text }
     }
 }

@@ -18,7 +18,7 @@ pub struct SpaceJson {
     /// Unique id.
     pub id: SpaceId,
     /// Handle, `[a-z0-9_-]{1,40}`, unique among spaces.
-    pub name: String,
+    pub handle: String,
     /// Name shown to people; free text.
     pub display_name: String,
     /// What the space is for; may be empty.
@@ -38,7 +38,8 @@ pub struct SpaceJson {
 }
 
 copied!(space: entity::Space => SpaceJson {
-    ..space => { id, name, display_name, description, head_seq, rev, closed, wake_on, created_at }
+    handle: space.name,
+    ..space => { id, display_name, description, head_seq, rev, closed, wake_on, created_at }
 });
 
 /// The space to open.
@@ -48,7 +49,7 @@ copied!(space: entity::Space => SpaceJson {
 pub struct NewSpaceJson {
     /// Handle, `[a-z0-9_-]{1,40}`, unique among spaces. Upper-case letters are converted to lower case.
     #[schema(pattern = "^[A-Za-z0-9_-]{1,40}$", example = "garden")]
-    pub name: String,
+    pub handle: String,
     /// Name shown to people; free text, at most 200 bytes. Default: the handle.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 200)]
@@ -139,7 +140,7 @@ pub struct MessageJson {
     /// Id of the sender.
     pub sender: EntityId,
     /// Display name of the sender.
-    pub sender_name: String,
+    pub sender_display_name: String,
     /// Handle of the sender.
     #[serde(default)]
     pub sender_handle: String,
@@ -174,7 +175,7 @@ pub struct MessageJson {
 }
 
 copied!(posted: space::PostedMessage => MessageJson {
-    ..posted => { sender_name, sender_handle, sender_kind, from_text }
+    ..posted => { sender_display_name, sender_handle, sender_kind, from_text }
     ..posted.message => {
         id, space, seq, rev, sender, kind, text, mentions, urgent, at, cycle, call, data, root, hop,
     }

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use agent::id::{AgentId, SpaceId};
 use agent::port::TargetDelivery;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::names;
@@ -22,12 +24,24 @@ pub struct TargetJson {
     /// What it is told.
     #[schema(value_type = Vec<names::NewsKind>)]
     pub on: Vec<String>,
-    /// Handle of the space.
+    /// Id of the space that it is told of; left out if it is told of an agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub space: Option<String>,
-    /// Handle of the agent.
+    pub space: Option<SpaceId>,
+    /// Handle of that space.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub agent: Option<String>,
+    pub space_handle: Option<String>,
+    /// Id of the agent that it is told of; left out if it is told of a space.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<AgentId>,
+    /// Handle of that agent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent_handle: Option<String>,
+    /// An expression: news with which it is not true are not sent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub only_if: Option<String>,
+    /// What is sent in place of the news: JSON whose texts are templates.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub body: Option<Value>,
     /// Addresses inside that it may have.
     pub allow: Vec<String>,
     /// Why nothing is sent to it any more; left out while it is on.
@@ -71,6 +85,13 @@ pub struct NewTargetJson {
     /// The agent, by handle or id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
+    /// An expression over `type`, `timestamp` and `data`: news with which it is not true are not sent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub only_if: Option<String>,
+    /// What is sent in place of the news: JSON whose texts are templates over `type`, `timestamp` and `data`. A text is sent as
+    /// plain text, anything else as JSON, and nothing if it is empty.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub body: Option<Value>,
     /// Addresses inside that it may have: host names, `host:port`, nets.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub allow: Vec<String>,

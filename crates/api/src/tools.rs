@@ -12,6 +12,7 @@ use super::{ToolWorkersJson, names};
 
 /// A tool that agents can have.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Tool)]
 pub struct ToolJson {
     /// Name, by which agents list it.
     pub name: String,
@@ -100,6 +101,7 @@ pub struct ToolTried {
 
 /// What clearing an agent's guard left out of what its model reads.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = GuardCleared)]
 pub struct GuardClearedJson {
     /// Entries of the log that are no longer shown.
     pub entries: u64,
@@ -114,6 +116,7 @@ pub struct GuardClearedJson {
 
 /// An MCP server in the settings.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = McpServer)]
 pub struct McpServerJson {
     /// Its name in the settings.
     pub name: String,
@@ -123,6 +126,7 @@ pub struct McpServerJson {
 
 /// What an MCP server offers now.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = McpOffer)]
 pub struct McpOfferJson {
     /// Its name in the settings.
     pub name: String,
@@ -144,6 +148,7 @@ pub struct McpApproval {
 
 /// A tool of an MCP server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = McpTool)]
 pub struct McpToolJson {
     /// Name, by which agents list it.
     pub name: String,

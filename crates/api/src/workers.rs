@@ -26,6 +26,7 @@ pub struct WorkerClaim {
 /// A tool that a worker runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(as = WorkerTool)]
 pub struct WorkerToolJson {
     /// Name of the tool.
     pub name: String,
@@ -41,6 +42,7 @@ fn first_version() -> String {
 
 /// A call for a worker to run. It must renew the claim within `lease_ms`, again and again, and finish the call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = ClaimedCall)]
 pub struct ClaimedCallJson {
     /// Id of the call. It is also the idempotency key of the call's effect: the same each time the call is claimed.
     pub call: CallId,
@@ -115,6 +117,7 @@ pub struct ClaimAnswered {
 
 /// The calls of a worker tool, and the programs that wait for some.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = ToolWorkers)]
 pub struct ToolWorkersJson {
     /// Requests of workers that wait for a call.
     pub waiting_workers: usize,

@@ -1,7 +1,6 @@
 //! Assembles the server: the only module that knows two adapters at once.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use agent::limits;
@@ -11,7 +10,7 @@ use runtime::clock::SystemIds;
 use runtime::sender::Sender;
 use runtime::{Keeper, Ports};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use server::{Options, PublicUrl};
+use server::{FileMistake, FileMistakes, Options, PublicUrl};
 use storage::sqlite::Sqlite;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
@@ -46,7 +45,7 @@ pub(crate) fn kit(settings: &Settings, listen: Option<SocketAddr>) -> Result<Arc
         None => connector(settings)?,
     };
     let (connector, secrets) = (Arc::new(connector), Arc::new(ToolSecrets::of(settings)));
-    let file = settings.file.clone().unwrap_or_else(|| PathBuf::from(settings::FILE));
+    let file = settings.file_to_write();
     let servers = move || settings::mcp_servers(&file).map_err(|failure| failure.message);
     let kit = tools::prebuilt().serving(connector, secrets, mcp_host(settings), Arc::new(servers));
     let kit = kit.map_err(Failure::usage)?;
@@ -121,13 +120,28 @@ pub(crate) fn ports(
 
 impl LocalServer {
     /// Starts the keeper; the API stays closed until [`LocalServer::serve_api`].
-    pub(crate) fn start(store: Sqlite, ports: Ports, hosts: Vec<String>, connections: usize) -> Self {
+    pub(crate) fn start(
+        store: Sqlite,
+        ports: Ports,
+        settings: &Settings,
+        (hosts, connections): (Vec<String>, usize),
+    ) -> Self {
         let keeper = runtime::start(ports.clone());
         let sender = Sender::start(ports.clone());
+        let data_dir = settings.data_dir().to_owned();
+        let mistakes = move || {
+            let wrong =
+                project::reconcile::problems(&data_dir).into_iter().filter(|problem| !problem.warning);
+            wrong.map(|wrong| FileMistake { text: wrong.to_string(), file: wrong.file }).collect()
+        };
         let options = Options {
+            mistakes: FileMistakes::new(mistakes),
             hosts,
             connections,
             version: env!("CARGO_PKG_VERSION").to_owned(),
+            settings: std::path::absolute(settings.file_to_write())
+                .ok()
+                .map(|file| file.display().to_string()),
             ..Options::new(|| {
                 let mut random = [0u8; 32];
                 // Without randomness no key can be created: end this request.

@@ -126,6 +126,9 @@ impl Failure {
             ("viv keys rotate" | "viv keys revoke", Exit::NotFound) => {
                 self.hint("`viv keys` lists the keys with their ids")
             }
+            ("viv tools try", _) if self.code == "bad_value" => {
+                self.hint("`viv tools show NAME` shows which arguments it takes")
+            }
             (_, Exit::Usage) => self.hint(format!("`{path} --help` explains it")),
             (_, Exit::NotFound)
                 if let Some((_, noun)) = LISTED.iter().find(|(is, _)| self.message.starts_with(is)) =>
@@ -162,7 +165,7 @@ impl Failure {
             Exit::NotFound => "`viv agents`, `viv spaces` and `viv entities` list what exists",
             Exit::Unreachable => "start a server with `viv up`, or check `VIV_URL`",
             Exit::TimedOut => "`viv ps` shows who is busy; wait longer with --timeout",
-            Exit::NoReply => "`viv show run` shows what the cycle did",
+            Exit::NoReply => "`viv runs show` shows what the cycle did",
         })
     }
 
@@ -182,7 +185,14 @@ impl From<client::ClientError> for Failure {
             ErrorClass::Usage => Exit::Usage,
             ErrorClass::Failed => Exit::Failed,
         };
-        Self { exit, code: error.code, message: error.message, hint: error.hint }
+        // What the server advises over HTTP, its commands do here.
+        let over_http = |hint: &String| hint.contains(" /v1/");
+        let hint = match (error.hint, default_hint(&error.code)) {
+            (Some(hint), Some(_)) if over_http(&hint) => None,
+            (Some(hint), Some(own)) if error.code == "damaged" => Some(format!("{hint}; {own}")),
+            (hint, _) => hint,
+        };
+        Self { exit, code: error.code, message: error.message, hint }
     }
 }
 
@@ -231,7 +241,6 @@ fn foreign(error: &clap::Error, path: &[String]) -> Option<String> {
         ([group @ ("keys" | "entities")], "new" | "create") => format!("did you mean `viv {group} add`?"),
         (["spaces"], "new" | "create" | "add") => "did you mean `viv spaces open`?".to_owned(),
         (["agents"], "new" | "add") => "did you mean `viv agents create`?".to_owned(),
-        (["show"], name) => format!("did you mean `viv show agent {name}`?"),
         (["chat"], name) if !name.starts_with('-') => {
             format!("name the space with `--space {name}`, or the agent with `--agent {name}`")
         }
@@ -262,10 +271,18 @@ fn similar(error: &clap::Error, path: &[String]) -> Option<String> {
 /// The hint for a refusal of the server that has no hint of its own.
 fn default_hint(code: &str) -> Option<&'static str> {
     Some(match code {
+        "answered_already" | "call_over" => {
+            "`viv approvals show CALL` shows what became of it; `viv approvals` lists what still waits"
+        }
+        "not_asked" => "`viv approvals` lists the calls that wait for a person",
+        "bad_answer" => "`viv approvals show CALL` shows what is asked and how to answer",
+        "key_expired" => "ask an administrator for a new one: `viv keys add`",
+        "damaged" => "`viv verify` lists what is wrong, `viv restore` restores a backup",
+        "hook_unready" => "`viv secrets set NAME` sets a secret of the hook",
         "agent_retired" => {
             "it never runs again; `viv agents create` creates another, and `viv ps` lists those that run"
         }
-        "bad_config" => "`viv show agent NAME --json` shows every key with its value",
+        "bad_config" => "`viv agents show NAME --json` shows every key with its value",
         "bad_handle" => "handles are a-z, 0-9, `_` and `-`, at most 40 characters",
         "event_state" | "event_taken" => "`viv events list NAME` shows each event and its state",
         "forbidden" => {
@@ -275,7 +292,7 @@ fn default_hint(code: &str) -> Option<&'static str> {
         "inbox_full" => {
             "wait until the agent has processed its events: `viv events list NAME --state waiting`"
         }
-        "name_taken" => "choose another name; `viv entities` and `viv spaces` list those in use",
+        "handle_taken" => "choose another name; `viv entities` and `viv spaces` list those in use",
         "no_open_cycle" => "`viv ps` shows who is awake",
         "no_space" => "free space on the server's disk; `viv doctor` checks it",
         "not_human" => "name a person: `viv entities --kind human` lists them",
@@ -317,7 +334,7 @@ mod tests {
     fn a_mistyped_command_gets_a_hint_with_the_right_one() {
         assert_eq!(hint("viv sya"), "did you mean `viv say`? `viv --help` lists all commands");
         assert!(hint("viv pss").contains("`ps`"));
-        assert_eq!(hint("viv show rnu"), "did you mean `viv show run`? `viv show --help` lists all commands");
+        assert!(hint("viv targets rtry").contains("`retry`; `viv targets --help`"));
         assert!(hint("viv xx").starts_with("see `viv --help`"));
     }
 
@@ -332,7 +349,6 @@ mod tests {
             ("new", "`viv init`"),
             ("keys create", "`viv keys add`"),
             ("spaces create", "`viv spaces open`"),
-            ("show chef", "`viv show agent chef`"),
             ("chat kitchen", "`--space kitchen`"),
         ] {
             let hint = hint(&format!("viv {line}"));

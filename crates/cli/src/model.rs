@@ -94,7 +94,7 @@ fn why(origin: &Origin) -> String {
 /// Checks the models that the file configures: each must exist. Keys are needed only at first use.
 fn check_names(book: &ModelBook, settings: &Settings) -> Result<()> {
     for (model, Setting { origin, .. }) in settings.of_models() {
-        if let Err(ModelError::NoModel(why)) = book.model(Some(model)) {
+        if let Err(ModelError::NoModel(why)) = book.check(model) {
             let message = format!("`[models.\"{model}\"]` ({origin}): {why}");
             return Err(Failure::new(Exit::Usage, "bad_model", message));
         }

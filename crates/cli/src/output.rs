@@ -252,6 +252,16 @@ impl Screen {
         }
     }
 
+    /// Prints what the server answered about one thing: as JSON, else as pairs, whose values may have foreign text.
+    pub(crate) fn object(&self, answer: &Value, pairs: Vec<(&'static str, String)>) {
+        if self.json {
+            self.json_line(answer);
+            return;
+        }
+        let clean = |(name, text): (&'static str, String)| (name, self.clean_line(&text));
+        self.pairs(&pairs.into_iter().map(clean).collect::<Vec<_>>());
+    }
+
     /// Prints `name  value` pairs in two columns.
     pub(crate) fn pairs(&self, pairs: &[(&str, String)]) {
         let widest = pairs.iter().map(|(name, _)| name.len()).max().unwrap_or(0);

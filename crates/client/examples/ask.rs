@@ -17,7 +17,7 @@ pub(crate) async fn ask(client: Client, text: &str) -> client::Result<Option<Str
     let (Some(agent), Some(space)) = (agents.items.first(), spaces.items.first()) else { return Ok(None) };
 
     // The watch begins before the message is sent, so that it misses nothing.
-    let mut watch = AgentWatch::begin(Arc::clone(&client), agent.id, &agent.name).await?;
+    let mut watch = AgentWatch::begin(Arc::clone(&client), agent.id, &agent.handle).await?;
     let message = client::fresh_id()?;
     client::post(&client, space.id, Some("owner"), message, text).await?;
     let exchange = watch.wait(message, space.id, Duration::from_secs(60)).await?;

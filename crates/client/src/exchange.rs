@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent::event::EventState;
+use agent::event::EventProgress;
 use agent::id::{AgentId, CycleId, MessageId, SpaceId};
 use agent::life::{IdleReason, Standing};
 use agent::run::Ending;
@@ -46,7 +46,7 @@ pub async fn refuse_retired(client: &Client, agent: &str) -> Result<()> {
     if found.standing != Standing::Retired {
         return Ok(());
     }
-    let message = format!("the agent `{}` is retired", found.name);
+    let message = format!("the agent `{}` is retired", found.handle);
     Err(ClientError::new(ErrorClass::Refused, "agent_retired", message))
 }
 
@@ -121,13 +121,18 @@ pub struct Exchange {
 
 /// The outcome of an event that no cycle processed; `None` while it may still be processed. The cycle that tried it, if
 /// any, has no run.
-fn without_run(message: MessageId, state: EventState) -> Option<Exchange> {
-    let (ending, reason) = match state {
-        EventState::Waiting | EventState::Held | EventState::Processed { .. } => return None,
-        EventState::Skipped { reason, .. } => (Ending::Skipped, reason),
-        EventState::Canceled { reason } => (Ending::Canceled, reason),
-        EventState::Dead { reason } => (Ending::Failed, Some(reason)),
-        EventState::Dropped => (Ending::Canceled, Some("removed by an operator".to_owned())),
+fn without_run(message: MessageId, progress: EventProgress, reason: Option<String>) -> Option<Exchange> {
+    let (ending, reason) = match progress {
+        EventProgress::Waiting
+        | EventProgress::Taken
+        | EventProgress::Held
+        | EventProgress::Shown
+        | EventProgress::Addressed
+        | EventProgress::Read => return None,
+        EventProgress::Skipped => (Ending::Skipped, reason),
+        EventProgress::Canceled => (Ending::Canceled, reason),
+        EventProgress::Dead => (Ending::Failed, reason),
+        EventProgress::Dropped => (Ending::Canceled, Some("removed by an operator".to_owned())),
     };
     Some(Exchange {
         message_id: message,
@@ -240,9 +245,9 @@ impl AgentWatch {
     async fn state(&self, message: MessageId, space: SpaceId) -> Result<Option<Exchange>> {
         let event: LoggedEvent =
             self.client.get_as(&agent_path(self.agent, &format!("/events/{message}"))).await?;
-        let cycle = match event.state {
-            EventState::Processed { cycle, .. } => cycle,
-            other => return Ok(without_run(message, other)),
+        let cycle = match (event.progress, event.cycle) {
+            (EventProgress::Shown | EventProgress::Addressed | EventProgress::Read, Some(cycle)) => cycle,
+            (other, _) => return Ok(without_run(message, other, event.reason)),
         };
         let run: RunDetail = match self.client.get_as(&format!("/v1/runs/{cycle}")).await {
             Ok(run) => run,
@@ -268,7 +273,8 @@ impl AgentWatch {
     async fn asked(&self) -> Result<Vec<ApprovalJson>> {
         let asked = async {
             let agent: Agent = self.client.get_as(&agent_path(self.agent, "")).await?;
-            if agent.state != AgentState::Paused {
+            // One for which something waits is about to go on.
+            if agent.state != AgentState::Paused || agent.waiting > 0 {
                 return Ok(Vec::new());
             }
             let path = format!("/v1/approvals?agent={}", self.agent);
@@ -300,7 +306,7 @@ impl AgentWatch {
                 format!("`viv approvals --agent {}` shows what it waits for", self.name)
             }
             Some(_) => {
-                format!("see `viv show agent {}`; `viv agents resume {0}` makes it retry at once", self.name)
+                format!("see `viv agents show {}`; `viv agents resume {0}` makes it retry at once", self.name)
             }
             None => format!("see `viv events list {}`, or wait longer with --timeout", self.name),
         };
@@ -339,10 +345,10 @@ mod tests {
     #[test]
     fn an_event_that_died_before_a_cycle_names_no_cycle_and_says_why() {
         let id = MessageId(uuid::Uuid::from_u128(1));
-        let dead = without_run(id, EventState::Dead { reason: "it broke the model".into() }).unwrap();
+        let dead = without_run(id, EventProgress::Dead, Some("it broke the model".into())).unwrap();
         let json = serde_json::to_value(&dead).unwrap();
         assert_eq!(json["cycle_id"], Value::Null);
         assert_eq!((&json["ending"], &json["reason"]), (&"failed".into(), &"it broke the model".into()));
-        assert_eq!(without_run(id, EventState::Waiting), None);
+        assert_eq!(without_run(id, EventProgress::Waiting, None), None);
     }
 }

@@ -221,7 +221,7 @@ mod tests {
             ("Good morning", true)
         );
         let posted = json!({"type": "message", "message": {
-            "id": message(1), "space": HOME, "seq": 1, "rev": 1, "sender": ADA, "sender_name": "Ada",
+            "id": message(1), "space": HOME, "seq": 1, "rev": 1, "sender": ADA, "sender_display_name": "Ada",
             "sender_kind": "agent", "kind": "text", "text": "Good morning, all!!more", "mentions": [], "urgent": false,
             "at": "2026-01-01T00:00:00Z", "cycle": null, "call": null, "data": null, "root": "r", "hop": 0,
             "principal": {"entity": ADA}, "trust": "agent"}});

@@ -26,6 +26,11 @@ const REQUEST: Duration = Duration::from_secs(40);
 /// The server pings every 15 s: after three missed ones the connection is dead.
 const SILENCE: Duration = Duration::from_secs(45);
 
+/// Fewer characters name no id.
+const ID_PREFIX_MIN: usize = 4;
+/// Rows that are looked at to complete an id, and ids that are shown where several begin so.
+const ID_ROWS_MAX: usize = 1_000;
+const IDS_SHOWN: usize = 4;
 /// Most rows of a list that is wanted whole.
 const ALL_MAX: usize = 10_000;
 
@@ -128,7 +133,7 @@ impl Client {
             found => return found,
         };
         let rows = self.list(list, SIMILAR_MAX).await.unwrap_or_default();
-        let names = rows.iter().filter_map(|row| row["name"].as_str());
+        let names = rows.iter().filter_map(|row| row["handle"].as_str());
         Err(match nearest(wanted, names) {
             Some(similar) => missing.hint(format!("did you mean `{similar}`?")),
             None => missing,
@@ -195,6 +200,27 @@ impl Client {
     /// A request that deletes a resource.
     pub async fn delete(&self, path: &str) -> Result<Value> {
         self.ask(Method::DELETE, path, NO_BODY, None).await
+    }
+
+    /// The only id of a list that begins with what was given; that itself if none does, for the server to refuse it. `field` is
+    /// where a row has its id.
+    pub async fn full_id(&self, list: &str, field: &str, given: &str) -> Result<String> {
+        if given.len() < ID_PREFIX_MIN {
+            return Ok(given.to_owned());
+        }
+        let rows = self.list(list, ID_ROWS_MAX).await?;
+        let ids: Vec<&str> = rows.iter().filter_map(|row| row[field].as_str()).collect();
+        let begin: Vec<&&str> = ids.iter().filter(|id| id.starts_with(given)).collect();
+        match begin.as_slice() {
+            [one] => Ok((**one).to_owned()),
+            [] => Ok(given.to_owned()),
+            several if several.iter().any(|id| **id == given) => Ok(given.to_owned()),
+            several => {
+                let shown: Vec<String> = several.iter().take(IDS_SHOWN).map(|id| format!("`{id}`")).collect();
+                let message = format!("{} ids begin with `{given}`", several.len());
+                Err(ClientError::usage(message).hint(format!("name one in full: {}", shown.join(", "))))
+            }
+        }
     }
 
     /// All rows of a list of what operators have declared, in their type: there are never more.

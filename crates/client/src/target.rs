@@ -46,7 +46,7 @@ impl Target {
         if self.members.iter().any(|member| is_called(&member.entity, sender)) {
             return Ok(());
         }
-        let space = &self.space.name;
+        let space = &self.space.handle;
         let message = format!("`{sender}` is not a member of the space `{space}`");
         Err(ClientError::new(ErrorClass::Refused, "not_member", message)
             .hint(format!("add it with `viv spaces add {space} {sender}`, or name another with --as")))
@@ -54,15 +54,15 @@ impl Target {
 
     /// The agent named, else the only one.
     pub fn agent(&self, wanted: Option<&str>) -> Result<&EntityJson> {
-        let space = &self.space.name;
+        let space = &self.space.handle;
         if let Some(wanted) = wanted {
             return self.agents().find(|entity| is_called(entity, wanted)).ok_or_else(|| {
                 let message = format!("`{wanted}` is not an agent in the space `{space}`");
-                let here = names(self.agents().map(|agent| agent.name.clone()));
+                let here = names(self.agents().map(|agent| agent.handle.clone()));
                 ClientError::not_found(message).hint(format!("agents there: {here}"))
             });
         }
-        let named = self.agents().map(|agent| (agent.name.clone(), agent)).collect();
+        let named = self.agents().map(|agent| (agent.handle.clone(), agent)).collect();
         let none = (format!("there is no agent in the space `{space}`"), "name another with --space");
         only(named, "agent", none, "name one with --agent")
     }
@@ -98,7 +98,7 @@ pub async fn resolve(
     let sender = match who.entity {
         Some(entity) if sender.is_none_or(|wanted| is_called(&entity, wanted)) => None,
         Some(entity) => {
-            let message = format!("this key can only post as `{}`", entity.name);
+            let message = format!("this key can only post as `{}`", entity.handle);
             let refused = ClientError::new(ErrorClass::Refused, "sender_refused", message);
             return Err(refused.hint("leave out --as"));
         }
@@ -125,11 +125,11 @@ async fn only_space(client: &Client, how: &str) -> Result<SpaceJson> {
 pub async fn spaces(client: &Client, agent: Option<&str>) -> Result<Vec<(String, SpaceId)>> {
     if let Some(agent) = agent {
         let facts: FactsJson = client.get_as(&format!("/v1/agents/{}/facts", segment(agent))).await?;
-        return Ok(facts.spaces.into_iter().map(|space| (space.name, space.id)).collect());
+        return Ok(facts.spaces.into_iter().map(|space| (space.handle, space.id)).collect());
     }
     let spaces: Vec<SpaceJson> = client.list_as("/v1/spaces", CANDIDATES_MAX).await?;
     let open = spaces.into_iter().filter(|space| !space.closed);
-    Ok(open.map(|space| (space.name, space.id)).collect())
+    Ok(open.map(|space| (space.handle, space.id)).collect())
 }
 
 /// The members of a space.
@@ -158,11 +158,11 @@ pub async fn agent(client: &Client, wanted: Option<&str>) -> Result<Agent> {
     let agents: Vec<Agent> = client.list_as("/v1/agents", CANDIDATES_MAX).await?;
     let active = agents.into_iter().filter(|agent| agent.standing != Standing::Retired);
     let none = ("there is no agent".to_owned(), "create one with `viv agents create NAME --space SPACE`");
-    only(active.map(|agent| (agent.name.clone(), agent)).collect(), "agent", none, "name one")
+    only(active.map(|agent| (agent.handle.clone(), agent)).collect(), "agent", none, "name one")
 }
 
 fn is_called(entity: &EntityJson, wanted: &str) -> bool {
-    entity.name == wanted.to_lowercase() || entity.id.to_string() == wanted.to_lowercase()
+    entity.handle == wanted.to_lowercase() || entity.id.to_string() == wanted.to_lowercase()
 }
 
 fn names(all: impl Iterator<Item = String>) -> String {
@@ -184,14 +184,14 @@ mod tests {
         let (id, name) = (EntityId(Uuid::from_u128(n)), name.to_owned());
         let at = jiff::Timestamp::UNIX_EPOCH;
         let display_name = name.clone();
-        let entity = EntityJson { id, kind, name, display_name, external_id: None, created_at: at };
+        let entity = EntityJson { id, kind, handle: name, display_name, external_id: None, created_at: at };
         MemberJson { entity, role: String::new(), since: at }
     }
 
     fn home(members: Vec<MemberJson>) -> Target {
         let space = SpaceJson {
             id: SpaceId(Uuid::from_u128(9)),
-            name: "home".into(),
+            handle: "home".into(),
             display_name: "Home".into(),
             description: String::new(),
             head_seq: 0,
@@ -206,8 +206,8 @@ mod tests {
     #[test]
     fn the_only_agent_needs_no_name() {
         let target = home(vec![entity(1, OWNER, EntityKind::Human), entity(2, "ada", EntityKind::Agent)]);
-        assert_eq!(target.agent(None).unwrap().name, "ada");
-        assert_eq!(target.agent(Some("ADA")).unwrap().name, "ada");
+        assert_eq!(target.agent(None).unwrap().handle, "ada");
+        assert_eq!(target.agent(Some("ADA")).unwrap().handle, "ada");
         assert_eq!(target.agent(Some(OWNER)).unwrap_err().class, ErrorClass::NotFound);
     }
 

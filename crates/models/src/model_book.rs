@@ -21,6 +21,8 @@ use crate::wire::openai_chat::OpenAiChat;
 pub use crate::wire::openai_chat::ToolMode;
 use crate::wire::openai_responses::OpenAiResponses;
 
+/// Stands for any model of a provider.
+const ANY: &str = "any";
 /// Tokens reserved for a reply by default.
 const OUTPUT_DEFAULT: u32 = 16_384;
 /// The same for models whose reasoning counts as part of the reply.
@@ -183,7 +185,7 @@ impl ModelBook {
         }
     }
 
-    /// Adds a model's settings; replaces those of the same name.
+    /// Adds the settings of a model, or those of all models of a provider by its name alone; replaces those of the same name.
     pub fn with(mut self, config: ModelConfig) -> Self {
         self.configs.insert(config.name.clone(), config);
         self
@@ -195,17 +197,28 @@ impl ModelBook {
         self
     }
 
+    /// Checks that the settings of a model, or of a provider's models, can be used.
+    pub fn check(&self, name: &str) -> Result<(), ModelError> {
+        match name == demo::NAME || name.contains('/') {
+            true => self.create(name),
+            false => self.create(&format!("{name}/{ANY}")),
+        }
+        .map(drop)
+    }
+
     fn create(&self, name: &str) -> Result<Arc<dyn Model>, ModelError> {
         if name == demo::NAME {
             return Ok(Arc::new(DemoModel::new(Arc::clone(&self.clock))));
         }
-        let config = self.configs.get(name).cloned().unwrap_or_else(|| ModelConfig::named(name));
         let (provider, model) = split(name)?;
+        let found = self.configs.get(name).or_else(|| self.configs.get(provider.name)).cloned();
+        let config = ModelConfig { name: name.to_owned(), ..found.unwrap_or_default() };
         let mut base_url = config.base_url.clone().or_else(|| provider.base_url.map(str::to_owned));
         let Some(base_url) = base_url.take().filter(|url| !url.trim().is_empty()) else {
             return Err(ModelError::NoModel(format!(
-                "`{}` has no default address: set `base_url`, such as `http://127.0.0.1:8080/v1`",
-                provider.name
+                "`{provider}` has no default address: set `base_url`, for all its models under `[models.{provider}]`, \
+                 such as `http://127.0.0.1:8080/v1`",
+                provider = provider.name
             )));
         };
         if !base_url.starts_with("http://") && !base_url.starts_with("https://") {

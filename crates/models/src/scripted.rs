@@ -212,6 +212,29 @@ impl Drop for Playing {
 
 type Author = dyn Fn(&Prompt) -> Script + Send + Sync;
 
+/// A model that answers every prompt with what `author` writes for it, and keeps nothing.
+pub fn authored(
+    info: ModelInfo,
+    author: impl Fn(&Prompt) -> Script + Send + Sync + 'static,
+) -> Arc<dyn Model> {
+    Arc::new(Authored { info, author: Box::new(author) })
+}
+
+struct Authored {
+    info: ModelInfo,
+    author: Box<Author>,
+}
+
+impl Model for Authored {
+    fn info(&self) -> &ModelInfo {
+        &self.info
+    }
+
+    fn stream(&self, request: ModelRequest<'_>) -> BoxStream<'static, Result<Piece, ModelError>> {
+        (self.author)(request.prompt).play()
+    }
+}
+
 /// The scripted model: a queue of scripts, and optionally a function that writes one for each further
 /// prompt.
 pub struct Scripted {

@@ -156,3 +156,26 @@ fn a_scripted_model_can_be_registered_under_any_name() {
     let book = book("demo", KeyRing::default()).with_model("scripted/one", scripted);
     assert_eq!(book.model(Some("scripted/one")).unwrap().info().name, "scripted");
 }
+
+#[test]
+fn models_of_a_provider_with_settings_need_none_of_their_own() {
+    let own = |name: &str, base_url: &str, window| ModelConfig {
+        base_url: Some(base_url.to_owned()),
+        context_window: Some(window),
+        ..ModelConfig::named(name)
+    };
+    let book = ModelBook::new(ModelConfig::named("demo"), KeyRing::default(), Arc::new(NoClock))
+        .with(own("openai-compatible", "http://127.0.0.1:1/v1", 4_096))
+        .with(own("openai-compatible/b", "http://127.0.0.1:2/v1", 8_192))
+        .with(own("vllm", "ftp://h", 4_096));
+    let info = |name: &str| book.model(Some(name)).map(|model| model.info().clone());
+    let (a, b, c) = (info("openai-compatible/a"), info("openai-compatible/b"), info("openai-compatible/c"));
+    let (a, b, c) = (a.unwrap(), b.unwrap(), c.unwrap());
+    assert_eq!((a.name.as_str(), a.context_window, b.context_window), ("openai-compatible/a", 4_096, 8_192));
+    assert!(a.provider == c.provider && a.provider != b.provider, "one server has one breaker");
+    assert!(book.check("openai-compatible").is_ok());
+    for (name, why) in [("vllm", "base_url"), ("opnai", "did you mean `openai`"), ("vllm/x", "base_url")] {
+        assert!(book.check(name).unwrap_err().to_string().contains(why), "{name}");
+    }
+    assert!(info("openai-compatible").is_err(), "a provider is no model");
+}

@@ -4,6 +4,8 @@
 mod folder;
 mod vet;
 
+use std::collections::BTreeSet;
+
 use crate::OWNER;
 use agent::config::{AgentConfig, BadConfig, KEYS, nearest};
 use agent::entity::handle;
@@ -76,7 +78,7 @@ impl FileProblem {
     pub fn while_running(&self) -> &'static str {
         match self.warning {
             true => "everything else is in use",
-            false => "the earlier version stays in use; correct the file and save it",
+            false => "the earlier version stays in use, if there was one; correct the file and save it",
         }
     }
 }
@@ -89,6 +91,16 @@ impl std::fmt::Display for FileProblem {
             (None, _) => write!(f, "{}: {}", self.file, self.what),
         }
     }
+}
+
+/// The mistakes among these that stop nothing, since they are in files that are `in_use`; if others stop a start, all of them.
+pub(crate) fn tolerated(
+    problems: Vec<FileProblem>,
+    in_use: &BTreeSet<String>,
+) -> Result<Vec<FileProblem>, Vec<FileProblem>> {
+    let (broken, refused): (Vec<_>, Vec<_>) =
+        problems.into_iter().partition(|problem| in_use.contains(&problem.file));
+    if refused.is_empty() { Ok(broken) } else { Err(refused.into_iter().chain(broken).collect()) }
 }
 
 /// Problems that a summary lists; more are counted.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::ProjectError;
-use crate::agent_file::{AgentFile, FileProblem, FoundFile, Stamp, Vetting, load, scan};
+use crate::agent_file::{AgentFile, FileProblem, FoundFile, Stamp, Vetting, load, scan, shown, tolerated};
 use crate::reconcile::{ExistingFiles, ReconcileReport, Reconciler};
 
 /// When a changed file is in use.
@@ -38,7 +38,7 @@ pub struct AgentFolder {
 
 impl AgentFolder {
     /// Reads and checks all files; the error lists all problems but warnings. Mistakes in files that are `in_use` are no error:
-    /// their agents exist, and one mistake must not keep all the others from coming back.
+    /// one mistake must not keep all the other agents from coming back.
     pub fn read(dir: &Path, vetting: Vetting, in_use: &BTreeSet<String>) -> Result<Self, Vec<FileProblem>> {
         let found = scan(dir).map_err(|problem| vec![problem])?;
         let folder_exists = found.is_some();
@@ -48,13 +48,23 @@ impl AgentFolder {
         load(&stamps, &|config| vetting.check(config)).into_iter().for_each(|found| all.take(found, true));
         let Batch { apply: agents, existing, broken: broken_paths } = all;
         let (warnings, problems): (Vec<_>, _) = existing.problems.into_iter().partition(|one| one.warning);
-        let (broken, refused): (Vec<_>, Vec<_>) =
-            problems.into_iter().partition(|problem| in_use.contains(&problem.file));
-        if !refused.is_empty() {
-            return Err(refused.into_iter().chain(broken).collect());
-        }
+        let broken = tolerated(problems, in_use)?;
         let dir = dir.to_owned();
         Ok(Self { dir, folder_exists, stamps, agents, warnings, tools, broken, broken_paths, vetting })
+    }
+
+    /// Sets files aside that the store contradicts, as if the mistake were in them; the error lists those that stop a start.
+    pub fn set_aside(
+        &mut self,
+        conflicts: Vec<FileProblem>,
+        in_use: &BTreeSet<String>,
+    ) -> Result<(), Vec<FileProblem>> {
+        let broken = tolerated(conflicts, in_use)?;
+        let is_broken = |file: &str| broken.iter().any(|problem| problem.file == file);
+        self.agents.retain(|agent| !is_broken(&agent.file));
+        self.broken_paths.extend(self.stamps.keys().filter(|path| is_broken(&shown(path))).cloned());
+        self.broken.extend(broken);
+        Ok(())
     }
 
     /// The handles of the agents.
@@ -115,7 +125,7 @@ pub struct FollowedFiles {
     broken: BTreeSet<PathBuf>,
     /// What is wrong with them.
     problems: Vec<FileProblem>,
-    /// The tools that there were when they were read: another one may be all that a file lacked.
+    /// The tools that there were when the files were read.
     tools: Vec<String>,
     /// The last failure that was returned.
     last_failure: Option<ProjectError>,
@@ -148,13 +158,14 @@ impl FollowedFiles {
         let stamps = found.map_err(unreadable)?.unwrap_or_default();
         let settled = stamps == self.before;
         self.before.clone_from(&stamps);
-        let tools = (!self.problems.is_empty()).then(|| self.vetting.toolbox.names());
-        let is_changed = stamps != self.seen || tools.as_ref().is_some_and(|tools| *tools != self.tools);
+        // A tool that comes may be all that a file lacked, and one that goes may be what a file names.
+        let tools = self.vetting.toolbox.names();
+        let is_changed = stamps != self.seen || tools != self.tools;
         if !settled || !is_changed {
             return Ok(None);
         }
         // Before the files are read: a tool that comes meanwhile is noticed at the next scan.
-        self.tools = tools.unwrap_or_else(|| self.vetting.toolbox.names());
+        self.tools = tools;
         let change = self.apply(&stamps).await?;
         self.seen = stamps;
         Ok(Some(change))
@@ -172,13 +183,17 @@ impl FollowedFiles {
             let apply = changed || self.broken.contains(&found.path);
             batch.take(found, apply);
         }
+        let conflicts = self.reconciler.conflicts(&batch.apply).await?;
+        batch.set_aside(conflicts, stamps);
         let mut report = self.reconciler.apply(&batch.apply, &batch.existing, false).await?;
         self.reported = report.drop_reported(&self.reported);
         self.broken = batch.broken;
         let ExistingFiles { problems, saved, .. } = batch.existing;
         let before = std::mem::replace(&mut self.problems, problems);
         let is_new = |one: &&FileProblem| saved.contains(&one.file) || !before.contains(one);
-        Ok(FolderChange { report, problems: self.problems.iter().filter(is_new).cloned().collect() })
+        let mut problems: Vec<FileProblem> = self.problems.iter().filter(is_new).cloned().collect();
+        problems.extend(report.warnings.iter().filter(|one| !self.problems.contains(one)).cloned());
+        Ok(FolderChange { report, problems })
     }
 }
 
@@ -196,6 +211,16 @@ struct Batch {
 }
 
 impl Batch {
+    /// Files that the store contradicts are not applied.
+    fn set_aside(&mut self, conflicts: Vec<FileProblem>, stamps: &Stamps) {
+        for problem in conflicts {
+            self.apply.retain(|agent| agent.file != problem.file);
+            self.broken.extend(stamps.keys().filter(|path| shown(path) == problem.file).cloned());
+            self.existing.broken.insert(problem.file.clone());
+            self.existing.problems.push(problem);
+        }
+    }
+
     /// A valid file is applied if it changed, or if it was broken before: another file can make it invalid.
     fn take(&mut self, found: FoundFile, apply: bool) {
         match found.read {

@@ -65,9 +65,11 @@ pub fn file_of(data_dir: &Path, agent: AgentId) -> Option<String> {
     Record::read(data_dir).ok()?.of(agent).map(|known| known.file.clone())
 }
 
-/// The files whose agents are in the store of this data directory, by the names that people are shown.
+/// The files whose mistakes stop no start, by the names that people are shown: their agents are in the store of this data
+/// directory, or a server went on although they have mistakes.
 pub fn files_in_use(data_dir: &Path) -> BTreeSet<String> {
-    Record::read(data_dir).unwrap_or_default().agents.into_iter().map(|known| known.file).collect()
+    let known = Record::read(data_dir).unwrap_or_default().agents.into_iter().map(|known| known.file);
+    known.chain(problems(data_dir).into_iter().map(|problem| problem.file)).collect()
 }
 
 /// The mistakes in the agent files and tool files of the server that runs on this data directory, as it last saw them.
@@ -96,6 +98,24 @@ impl Reconciler {
             }
         }
         Ok(problems)
+    }
+
+    /// Approvers that are nobody yet: a warning only, since a person may be added at any time. It is not noted with the files,
+    /// which do not change then.
+    async fn absent_approvers(&self, files: &[AgentFile]) -> Result<Vec<FileProblem>> {
+        let mut absent = Vec::new();
+        for file in files {
+            for handle in file.config.approvers.iter().filter_map(|entry| Approver::of(entry).handle()) {
+                if self.ports.reader.entity(handle.to_owned()).await.map_err(failed)?.is_none() {
+                    let what = format!(
+                        "`approvers`: `{handle}` is nobody, so only operators answer in that place; \
+                         `viv entities add {handle}` adds a person"
+                    );
+                    absent.push(FileProblem { warning: true, ..FileProblem::new(&file.file, None, what) });
+                }
+            }
+        }
+        Ok(absent)
     }
 
     /// Names of the agents that pruning would retire. Changes nothing.
@@ -128,6 +148,7 @@ impl Reconciler {
         self.guess_renames(files, existing, &record, &mut report).await?;
         record.problems.clone_from(&existing.problems);
         report.warnings = existing.problems.iter().filter(|one| one.warning).cloned().collect();
+        report.warnings.extend(self.absent_approvers(files).await?);
         if record != before {
             record.write(&self.data_dir)?;
         }

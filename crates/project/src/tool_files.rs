@@ -1,5 +1,5 @@
 //! Tools as files: each `.toml` file in the folder declares one. Read and checked before the start, kept in the store, then
-//! looked at once a second. A broken file leaves its tool unchanged and is reported once. Must not know what a declaration
+//! looked at once a second. A broken file leaves its tool unchanged and is reported once, at a start too if its tool was in use. Must not know what a declaration
 //! means.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,7 +14,7 @@ use agent::port::{StoredTool, Toolbox};
 use runtime::Ports;
 
 use crate::ProjectError;
-use crate::agent_file::{FileProblem, shown};
+use crate::agent_file::{self, FileProblem, shown};
 
 /// Interval between two scans. A change is applied when two scans found it the same, so that a half-written
 /// file is not applied.
@@ -29,6 +29,8 @@ pub struct ToolFolder {
     stamps: ToolStamps,
     /// The tools that they declare.
     pub tools: Vec<StoredTool>,
+    /// Mistakes in files whose tools stay as they are in the store.
+    pub broken: Vec<FileProblem>,
 }
 
 /// What changed in the folder.
@@ -43,25 +45,34 @@ pub struct ToolNews {
 }
 
 impl ToolFolder {
-    /// Reads and checks all files; the error lists all problems. A folder that is missing holds none.
-    pub fn read(dir: &Path, toolbox: &dyn Toolbox) -> Result<Self, Vec<FileProblem>> {
+    /// Reads and checks all files; the error lists all problems. Mistakes in files that are `in_use` are no error: one tool must
+    /// not keep all agents from coming back. A folder that is missing holds none.
+    pub fn read(
+        dir: &Path,
+        toolbox: &dyn Toolbox,
+        in_use: &BTreeSet<String>,
+    ) -> Result<Self, Vec<FileProblem>> {
         let stamps = scan(dir).map_err(|problem| vec![problem])?;
         let Loaded { tools, problems, .. } = load(&stamps, toolbox);
-        match problems.is_empty() {
-            true => Ok(Self { dir: dir.to_owned(), stamps, tools }),
-            false => Err(problems),
-        }
+        let broken = agent_file::tolerated(problems, in_use)?;
+        Ok(Self { dir: dir.to_owned(), stamps, tools, broken })
     }
 
-    /// Keeps the tools in the store, in place of those that earlier files declared, and uses them. Returns the files that are
-    /// not used, too.
+    /// Whether the file of this name is there, and not in use because of a mistake in it.
+    pub fn is_broken(&self, file: &str) -> bool {
+        self.broken.iter().any(|problem| problem.file == file)
+    }
+
+    /// Keeps the tools in the store, in place of those that earlier files declared, and uses them. Returns the valid files that
+    /// are not used, too.
     pub async fn apply(
         self,
         ports: &Ports,
         data_dir: &Path,
     ) -> Result<(FollowedTools, Vec<FileProblem>), ProjectError> {
-        let news = apply(ports, &self.tools, &BTreeSet::new()).await?;
-        note(data_dir, &news.problems);
+        let broken = self.broken.iter().map(|problem| problem.file.clone()).collect();
+        let news = apply(ports, &self.tools, &broken).await?;
+        note(data_dir, &[self.broken, news.problems.clone()].concat());
         let (before, seen) = (self.stamps.clone(), self.stamps);
         let (dir, data_dir, ports) = (self.dir, data_dir.to_owned(), ports.clone());
         let followed = FollowedTools { dir, data_dir, ports, before, seen, last_failure: None };

@@ -112,7 +112,6 @@ pub(crate) async fn activate(
         model: node_context.calibration.in_estimate(models.own()),
         others: models.others(&node_context.calibration),
         new_cycle: CycleId(ports.ids.uuid()),
-        panicked: turn.panicked,
         unstored: node_context.unstored.of(agent),
     };
     let cycle = Cycle::begin(read, window, setup, now);

@@ -45,7 +45,7 @@ impl DetachedCalls {
     /// No calls yet.
     pub(crate) fn new(ports: Ports, node: Node) -> Arc<Self> {
         let slots = Arc::new(Semaphore::new(limits::DETACHED_PER_NODE));
-        let outside = Arc::new(Semaphore::new(limits::DETACHED_OUTSIDE_PER_NODE));
+        let outside = Arc::new(Semaphore::new(ports.bounds.detached_outside));
         Arc::new(Self { ports, node, running: Mutex::default(), slots, outside, ended: Notify::new() })
     }
 

@@ -148,10 +148,16 @@ pub struct Bounds {
     pub awake: usize,
     /// Requests that may be in flight at one provider.
     pub requests_per_provider: usize,
+    /// Calls without their cycle that may wait here for workers and people.
+    pub detached_outside: usize,
 }
 
 impl Default for Bounds {
     fn default() -> Self {
-        Self { awake: limits::AWAKE_MAX, requests_per_provider: limits::REQUESTS_PER_PROVIDER }
+        Self {
+            awake: limits::AWAKE_MAX,
+            requests_per_provider: limits::REQUESTS_PER_PROVIDER,
+            detached_outside: limits::DETACHED_OUTSIDE_PER_NODE,
+        }
     }
 }

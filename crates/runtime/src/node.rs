@@ -179,7 +179,7 @@ impl Node {
     }
 
     /// Signals the agents that an answer made due, and publishes what it caused to watchers.
-    pub(crate) fn notify(&self, notifications: Notifications) {
+    pub fn notify(&self, notifications: Notifications) {
         // First, because nobody waits for the rest.
         self.signal(&notifications.wake);
         for message in notifications.messages {

@@ -138,7 +138,11 @@ async fn attempt(ports: Ports, target: StoredTarget, mut delivery: TargetDeliver
                 }
                 AfterFailure::Off => tracing::warn!("nothing is sent to the target `{name}` any more: {why}"),
                 AfterFailure::Dead => tracing::warn!("a delivery to the target `{name}` was given up: {why}"),
-                AfterFailure::Retry(_) => tracing::debug!("a delivery to the target `{name}` failed: {why}"),
+                AfterFailure::Retry(at) => {
+                    tracing::info!(
+                        "a delivery to the target `{name}` failed, and is tried again at {at:.0}: {why}"
+                    );
+                }
             }
             failed.map(drop)
         }

@@ -24,12 +24,10 @@ pub(crate) struct SentRequests {
     basis: Basis,
     /// The last one that was answered in this activation.
     last: Option<Sent>,
-    /// The prompt of that one.
-    prompt: Option<Prompt>,
     /// The last one whose reply was committed, and with it all that it showed.
     decided: Option<Sent>,
-    /// The revision of the config for which operators were warned that the window has no room.
-    warned: Option<u64>,
+    /// What operators were warned of that has outgrown its room, by the revision of the config.
+    warned: (u64, Vec<AlertKind>),
 }
 
 /// What the system text is made of besides the tools: the revision of the config and the agent's name.
@@ -60,17 +58,23 @@ impl SentRequests {
 
     /// What is kept of it between two activations.
     pub(crate) fn kept(self) -> Self {
-        Self { last: None, prompt: None, ..self }
+        Self { last: None, ..self }
     }
 
-    /// If the window of the step's model has no room for the history, operators are warned, once for each config.
+    /// If something of the step's request has outgrown its room, operators are warned, once for each config.
     pub(crate) fn check_room(&mut self, live: &Live, agent: AgentId, cycle: &Cycle) {
-        let known = self.warned == Some(self.basis.config_rev);
-        let Some(overfull) = cycle.overfull().filter(|_| !known) else { return };
-        self.warned = Some(self.basis.config_rev);
-        let (cycle, text) = (cycle.id(), overfull.to_string());
-        tracing::warn!(agent = live.name(agent), %cycle, "{text}");
-        publish_alert(live, agent, cycle, AlertKind::WindowOverfull, text);
+        if self.warned.0 != self.basis.config_rev {
+            self.warned = (self.basis.config_rev, Vec::new());
+        }
+        for crowded in cycle.crowded() {
+            let (kind, cycle, text) = (crowded.alert(), cycle.id(), crowded.to_string());
+            if self.warned.1.contains(&kind) {
+                continue;
+            }
+            self.warned.1.push(kind);
+            tracing::warn!(agent = live.name(agent), %cycle, "{text}");
+            publish_alert(live, agent, cycle, kind, text);
+        }
     }
 
     /// What was sent with this request. If it shows the same view as the one before, to the same model, and does not extend
@@ -83,11 +87,7 @@ impl SentRequests {
         prompt: &Prompt,
     ) -> SentRequest {
         let (basis, model, view, cycle) = (self.basis.clone(), model.name.clone(), prompt.view, prompt.cycle);
-        let parts = match (&self.prompt, &self.last) {
-            (Some(earlier), Some(last)) => prompt.parts_after(earlier, &last.parts),
-            _ => prompt.parts(),
-        };
-        let sent = Sent { basis, model, view, cycle, parts };
+        let sent = Sent { basis, model, view, cycle, parts: prompt.parts() };
         // Between two activations the tools may change: those of other servers do.
         let earlier = self.decided.as_ref().filter(|before| sent.parts.same_tools(&before.parts));
         let before = self.last.as_ref().or(earlier);
@@ -101,7 +101,7 @@ impl SentRequests {
             tracing::warn!(agent = live.name(agent), %cycle, "{text}");
             publish_alert(live, agent, cycle, AlertKind::PrefixBroken, text);
         }
-        (self.last, self.prompt) = (Some(sent), Some(prompt.clone()));
+        self.last = Some(sent);
         // The cycle knows the trust of its entries.
         SentRequest { prefix: prompt.fingerprint(), view, tokens: prompt.tokens, broken, trust: None }
     }
@@ -129,7 +129,7 @@ pub(crate) fn check_pins(live: &Live, agent: AgentId, cycle: &Cycle, prompt: &Pr
     let cycle = cycle.id();
     let text =
         format!("a request does not show the pinned memories `{}`; please report this", missing.join("`, `"));
-    tracing::warn!(%agent, %cycle, "{text}");
+    tracing::warn!(agent = live.name(agent), %cycle, "{text}");
     publish_alert(live, agent, cycle, AlertKind::PinMissing, text);
 }
 

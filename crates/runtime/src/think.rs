@@ -157,7 +157,7 @@ impl ModelCall<'_> {
             "`{model}` counted {window} tokens in requests of different sizes: its server cuts what is longer, from the beginning. \
              {window} is taken as its window from now on. Set `context_window` of the model to it, or give the server a larger one"
         );
-        tracing::warn!(%agent, %cycle, "{text}");
+        tracing::warn!(agent = self.ports.live.name(agent), %cycle, "{text}");
         publish_alert(&self.ports.live, agent, cycle, AlertKind::WindowCut, text);
     }
 

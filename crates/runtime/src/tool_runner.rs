@@ -175,7 +175,7 @@ impl CallContext {
             operator: Some(error.to_string()),
         };
         match self.ports.store.accept(Accept::Message(message), None).await.map_err(failed)? {
-            Accepted::Fresh { message: Some(message), wake } => {
+            Accepted::Fresh { message: Some(message), wake, .. } => {
                 let found = self.ports.lookup.space(self.agent, space.to_string()).await.map_err(failed)?;
                 let members = found.map(|found| found.members).unwrap_or_default();
                 let own = members.into_iter().find(|member| member.entity.id == self.agent.entity());

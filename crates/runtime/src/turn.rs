@@ -14,8 +14,6 @@ pub(crate) struct Turn {
     pub(crate) careful: bool,
     /// Whether it may have crashed the process, and is watched until it has shown that it did not.
     pub(crate) watched: bool,
-    /// Whether its last activation panicked.
-    pub(crate) panicked: bool,
 }
 
 /// Held by a suspect. Dropped once it has shown that it is not the cause; the drop notifies the keeper.
@@ -40,6 +38,8 @@ pub(crate) enum Activated {
     Suspect { deaths: u32 },
     /// Its provider has as many requests in flight as it may. Nothing was done; it is in that provider's queue.
     Full,
+    /// It ended by a mistake of the program, which the store has noted.
+    Panicked,
 }
 
 /// The store failed, and so the activation ended.

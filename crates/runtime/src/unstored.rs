@@ -20,7 +20,7 @@ impl Unstored {
     pub(crate) fn note(&self, agent: AgentId, call: &CallId, outcome: &Outcome) {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if kept.values().map(Vec::len).sum::<usize>() >= limits::UNSTORED_OUTCOMES_MAX {
-            return tracing::error!(%agent, %call, "too many outcomes wait for the store: this one is not kept");
+            return tracing::error!(%call, "too many outcomes wait for the store: this one is not kept");
         }
         let bytes: usize = kept.values().flatten().map(|(_, outcome)| outcome.text.len()).sum();
         let fits = bytes + outcome.text.len() <= limits::UNSTORED_OUTCOMES_MAX_BYTES;

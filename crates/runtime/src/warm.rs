@@ -1,4 +1,4 @@
-//! A cache of agents that were awake recently: their window, hashes of their last request and, if the history is long
+//! A cache of agents that were awake recently: their window, what their last request showed and, if the history is long
 //! enough, encoded fragments.
 //! Bounded in bytes; the least recently used is dropped first. An agent that is not here is read from the store.
 

@@ -8,7 +8,6 @@ pub mod bounds;
 pub mod clock;
 pub mod file;
 pub mod flaw;
-pub mod long_life;
 pub mod model;
 mod model_monitor;
 mod observed;

@@ -330,10 +330,11 @@ impl Player {
             }
             StoryAction::Delivers { hook, body, id } => {
                 let event = self.world.deliver(hook, id.as_deref(), body).await?;
-                if let Some(id) = id {
+                let ignored = if event.is_none() { " (ignored)" } else { "" };
+                if let Some((id, event)) = id.as_ref().zip(event) {
                     self.messages.insert(id.clone(), event.0);
                 }
-                self.note(format!("hook {hook} delivers: {body}"));
+                self.note(format!("hook {hook} delivers: {body}{ignored}"));
             }
             StoryAction::Plans { agent, terms } => self.plan(agent, terms).await?,
             StoryAction::Joins { who, space } => {

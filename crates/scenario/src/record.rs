@@ -208,8 +208,8 @@ impl Recording {
                     None => hooks.push(SceneHook {
                         name: name.clone(),
                         to: vec![self.agent.clone()],
-                        event: None,
                         urgent,
+                        ..SceneHook::default()
                     }),
                 }
                 Some(StoryAction::Delivers { hook: name.clone(), body: payload.clone(), id: None })

@@ -104,7 +104,9 @@ pub struct SceneHook {
     /// Handles of the agents that get its events.
     pub to: Vec<String>,
     /// The template of what they read; `None`: the whole body.
-    pub event: Option<String>,
+    pub template: Option<String>,
+    /// The expression without which nobody reads it.
+    pub only_if: Option<String>,
     /// The expression that says whether it is urgent.
     pub urgent: Option<String>,
 }
@@ -113,7 +115,9 @@ impl SceneHook {
     /// The declaration, as `viv hooks add` makes it.
     pub(crate) fn declaration(&self) -> Value {
         let mut declaration = json!({"kind": HookKind::Key});
-        for (key, value) in [("event", &self.event), ("urgent", &self.urgent)] {
+        for (key, value) in
+            [("template", &self.template), ("only_if", &self.only_if), ("urgent", &self.urgent)]
+        {
             if let Some(value) = value {
                 declaration[key] = value.as_str().into();
             }

@@ -61,7 +61,7 @@ pub async fn simulate(
 }
 
 /// Lets `story` happen in a new simulated world. Simulated time needs its own thread on which nothing else runs.
-pub(crate) async fn in_world<T: Send + 'static>(
+pub async fn in_world<T: Send + 'static>(
     name: &str,
     make: impl FnOnce(Arc<dyn Clock>, Arc<dyn Ids>) -> Result<Ports, String> + Send + 'static,
     max: Duration,

@@ -51,7 +51,7 @@ pub struct World {
 pub struct Stopped(String);
 
 /// Turns any error into the reason why a world stopped.
-pub(crate) fn stopped(error: impl std::fmt::Display) -> Stopped {
+pub fn stopped(error: impl std::fmt::Display) -> Stopped {
     Stopped(error.to_string())
 }
 
@@ -176,8 +176,13 @@ impl World {
         self.accept(Accept::Event(agent, event)).await
     }
 
-    /// Delivers to a hook, as a service with a key of the server does. Returns the id of the event.
-    pub async fn deliver(&self, hook: &str, id: Option<&str>, body: &Value) -> Result<EventId, Stopped> {
+    /// Delivers to a hook, as a service with a key of the server does. Returns the id of the event; `None` if the hook ignores it.
+    pub async fn deliver(
+        &self,
+        hook: &str,
+        id: Option<&str>,
+        body: &Value,
+    ) -> Result<Option<EventId>, Stopped> {
         let Ports { hook_book, hooks, clock, ids, .. } = &self.ports;
         let found = hook_book.hook(hook.to_owned()).await.map_err(stopped)?;
         let found = found.ok_or_else(|| stopped(format!("there is no hook `{hook}`")))?;
@@ -191,7 +196,7 @@ impl World {
         let event = match hooks.read(&found.declaration, delivery).await.map_err(|why| refused(&why))? {
             HookReading::Event(event) => event,
             HookReading::Question(_) => return Err(refused(&"it only asks whether the hook is there")),
-            HookReading::Nothing { .. } => return Err(refused(&"the hook's template makes nothing of it")),
+            HookReading::Nothing { .. } => return Ok(None),
             HookReading::Refused { why, .. } => return Err(refused(&why)),
         };
         let new = NewHookDelivery::of(found, event, EventId(ids.uuid().to_string()), None, now);
@@ -205,14 +210,15 @@ impl World {
             HookAccepted::Duplicate => {}
             other => return Err(refused(&format!("{other:?}"))),
         }
-        Ok(event)
+        Ok(Some(event))
     }
 
     async fn accept(&self, what: Accept) -> Result<bool, Stopped> {
         match self.ports.store.accept(what, None).await.map_err(stopped)? {
-            Accepted::Fresh { wake, .. } => {
+            Accepted::Fresh { wake, answered, .. } => {
                 if let Some(keeper) = &self.keeper {
                     keeper.node().signal(&wake);
+                    keeper.node().notify(answered);
                 }
                 Ok(true)
             }
@@ -284,7 +290,7 @@ impl World {
     /// Whether the agent waits for a person.
     pub fn is_paused(&self, card: &AgentCard) -> bool {
         let holds = card.not_before.is_some_and(|until| until > self.ports.clock.now());
-        card.idle_reason == Some(IdleReason::Person) && card.open.is_some() && holds
+        card.idle_reason == Some(IdleReason::Person) && card.open.is_some() && card.waiting == 0 && holds
     }
 
     /// Lets time pass until no event waits and no cycle is open, but for agents that wait for a person (an hour at most).

@@ -67,9 +67,9 @@ fn tool(out: &mut String, tool: &SceneTool) {
 }
 
 fn hook(out: &mut String, hook: &SceneHook) {
-    let SceneHook { name, to, event, urgent } = hook;
+    let SceneHook { name, to, template, only_if, urgent } = hook;
     let mut keys = vec![format!("to: [{}]", to.join(", "))];
-    for (key, text) in [("event", event), ("urgent", urgent)] {
+    for (key, text) in [("template", template), ("only_if", only_if), ("urgent", urgent)] {
         keys.extend(text.as_ref().map(|text| format!("{key}: {}", Value::from(text.as_str()))));
     }
     let _ = writeln!(out, "  {name}: {{{}}}", keys.join(", "));

@@ -92,6 +92,10 @@ fn facts(agent: &str, row: &CallRow, asked: &Approval) -> String {
         facts += &exact("Arguments", &quote::visible_arguments(shown));
         facts += &exact("Why you are asked", &asked.why);
     }
+    let requested: Vec<&str> = asked.requested_by.iter().map(|by| by.name.as_str()).collect();
+    if !requested.is_empty() {
+        facts += &exact("Requested by", &requested.join(", "));
+    }
     facts + "</dl>"
 }
 

@@ -1,5 +1,6 @@
 //! The state shared by all handlers: the ports, the node, and state of the API itself.
 
+use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
@@ -9,14 +10,45 @@ use tokio_util::sync::CancellationToken;
 
 use crate::hook_pool::{HookPool, Refusals};
 use crate::key_cache::KeyCache;
-use crate::once::Running;
 use crate::quota::Quotas;
 use crate::reads::Reads;
+use crate::running::Running;
 use crate::stream::ends::StreamEnds;
 use crate::stream::relay::Relays;
 
 /// Where the 32 random bytes of a new key come from.
 pub type KeySource = fn() -> [u8; 32];
+
+/// A mistake in a file of an agent or a tool, which keeps the file from being used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileMistake {
+    /// The file.
+    pub file: String,
+    /// Where in it, and what is wrong.
+    pub text: String,
+}
+
+/// Reads the mistakes in files of agents and tools, as they are now. It may read files.
+#[derive(Clone)]
+pub struct FileMistakes(Arc<dyn Fn() -> Vec<FileMistake> + Send + Sync>);
+
+impl FileMistakes {
+    /// What reads them with `read`.
+    pub fn new(read: impl Fn() -> Vec<FileMistake> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(read))
+    }
+
+    pub(crate) async fn read(&self) -> Vec<FileMistake> {
+        let read = Arc::clone(&self.0);
+        tokio::task::spawn_blocking(move || read()).await.unwrap_or_default()
+    }
+}
+
+impl fmt::Debug for FileMistakes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("FileMistakes")
+    }
+}
 
 /// Options of the API.
 #[derive(Clone, Debug)]
@@ -30,8 +62,12 @@ pub struct Options {
     pub shutdown: CancellationToken,
     /// The version that `/v1/health` reports.
     pub version: String,
+    /// The settings file that the server reads, for operators; `None` if there is none.
+    pub settings: Option<String>,
     /// The source of random bytes for new keys.
     pub key_source: KeySource,
+    /// The mistakes in files of agents and tools, for `/v1/ready`.
+    pub mistakes: FileMistakes,
 }
 
 impl Options {
@@ -42,7 +78,9 @@ impl Options {
             connections: agent::limits::CONNECTIONS_MAX,
             shutdown: CancellationToken::new(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
+            settings: None,
             key_source,
+            mistakes: FileMistakes::new(Vec::new),
         }
     }
 }

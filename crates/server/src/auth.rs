@@ -185,7 +185,10 @@ fn begin(guard: &Guard, request: &mut Request) -> Result<Option<Arc<InFlight>>, 
         let detail = "too many connections are open: only administrators are served until some are closed";
         return Err(Problem::new(Code::TooManyConnections, detail));
     }
-    let in_flight = caller.map(|caller| guard.app.quotas.request(caller)).transpose()?.map(Arc::new);
+    let in_flight = caller
+        .map(|caller| guard.app.quotas.request(caller.credential.id, caller.is_operator()))
+        .transpose()?
+        .map(Arc::new);
     if let Some(in_flight) = &in_flight {
         request.extensions_mut().insert(Arc::clone(in_flight));
     }
@@ -288,7 +291,7 @@ pub(crate) async fn valid_credential(app: &AppState, hash: &str) -> Result<Crede
     match credential.expires_at.filter(|_| credential.is_expired(clock.now())) {
         None => Ok(credential),
         Some(at) => Err(Problem::new(Code::KeyExpired, format!("the key expired at {at}"))
-            .hint("ask an administrator for a new one: `viv keys add`")),
+            .hint("ask an administrator for a new one: `POST /v1/keys`")),
     }
 }
 

@@ -305,7 +305,7 @@ frames! {
         /// Id of the cycle.
         #[schema(value_type = Uuid)]
         cycle: CycleId,
-        /// What kind: `prefix_broken`, `pin_missing`, `summary_refused`, `window_overfull` or `window_cut`.
+        /// What kind.
         #[schema(value_type = names::AlertKind)]
         alert: AlertKind,
         /// What happened and what it costs.

@@ -23,6 +23,9 @@ use crate::quota::Crowded;
 /// What the log says in place of the template of a route that does not exist.
 const NO_ROUTE: &str = "-";
 
+/// The route of workers that ask for a call.
+const CLAIM: &str = "/v1/workers/claim";
+
 /// Marks a request that the HTTP library refused: it is only answered and logged.
 #[derive(Clone, Debug)]
 pub(crate) struct Refused(pub(crate) Problem);
@@ -52,14 +55,12 @@ async fn identify(State(app): State<Arc<AppState>>, mut request: Request, next: 
     };
     let ms = app.ports.clock.monotonic_ms().saturating_sub(began);
     let status = response.status().as_u16();
-    tracing::info!(
-        request = id,
-        method,
-        route = route.as_deref().unwrap_or(NO_ROUTE),
-        status,
-        ms,
-        "answered"
-    );
+    let route = route.as_deref().unwrap_or(NO_ROUTE);
+    // A worker without calls asks again and again, and its lines would be all that a log has.
+    match response.body().is_end_stream() && route == CLAIM {
+        true => tracing::debug!(request = id, method, route, status, ms, "answered"),
+        false => tracing::info!(request = id, method, route, status, ms, "answered"),
+    }
     if let Ok(id) = HeaderValue::try_from(id) {
         response.headers_mut().insert("x-request-id", id);
     }

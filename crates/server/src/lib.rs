@@ -30,11 +30,11 @@ mod quota;
 mod reads;
 mod refusal;
 mod routes;
+mod running;
 mod serve;
 mod stream;
-mod takeover;
 
-pub use app_state::{KeySource, Options};
+pub use app_state::{FileMistake, FileMistakes, KeySource, Options};
 pub use public_url::PublicUrl;
 pub use serve::serve;
 

@@ -18,15 +18,19 @@ use crate::problem::{Code, ProblemBody};
 
 const SCHEME: &str = "bearer";
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
-/// The codes of one route, until [`finish`] has written them into its responses.
+/// The codes that an operation has beside the common ones. All of them are in its responses.
 const CODES: &str = "x-codes";
+/// The table of the common ones.
+const COMMON_CODES: &str = "x-common-codes";
 /// How deep an example goes into types that contain each other.
 const EXAMPLE_DEPTH: usize = 8;
 
 const ABOUT: &str = "\
 A runtime for AI agents. An agent sleeps until an event arrives in its durable inbox, then works on it step by \
 step, posts messages in spaces and sleeps again.\n\n\
-Where a path contains an agent, an entity or a space, use its id or its handle. Lists are paged: pass `next` of \
+Where a path contains an agent, an entity or a space, use its id or its handle. In JSON a field named after a thing \
+(`agent`, `space`, `sender`, `cycle`) is its id, and `agent_handle` or `sender_display_name` the field of that name of the \
+same thing; in what you send such a field takes the id or the handle. Lists are paged: pass `next` of \
 one page as `cursor`, with the same filters, to get the next page. Every error is a problem document with a stable \
 `code`; every response has the id of its request in `x-request-id`, which is also in the server's log.\n\n\
 **Repeating a request.** Every route that changes something takes an `Idempotency-Key`, unless it says why not: 1 to 200 \
@@ -159,6 +163,7 @@ pub(crate) fn finish(mut document: OpenApi, version: &str) -> Bytes {
         }
     }
     document["components"]["schemas"] = schemas;
+    document[COMMON_CODES] = common_codes();
     Bytes::from(document.to_string())
 }
 
@@ -176,11 +181,12 @@ fn complete(operation: &mut Value, path: &str, method: &str) {
             body["required"] = json!(false);
         }
     }
-    let own = remove(operation, CODES);
-    let own = own.as_array().into_iter().flatten().filter_map(Value::as_str);
     let mut by_status: BTreeMap<u16, Vec<Code>> = BTreeMap::new();
+    let traits = Traits::of(operation, path, method);
+    let own =
+        |code: &Code| operation[CODES].as_array().is_some_and(|own| own.contains(&code.as_str().into()));
     for code in Code::ALL {
-        if own.clone().any(|name| name == code.as_str()) || is_common(*code, operation, path, method) {
+        if own(code) || is_common(*code, &traits) {
             by_status.entry(code.status()).or_default().push(*code);
         }
     }
@@ -208,30 +214,116 @@ fn is_json(body: &Value) -> bool {
     body["content"]["application/json"].is_object()
 }
 
-/// Whether operations of this kind can fail with the code.
-fn is_common(code: Code, operation: &Value, path: &str, method: &str) -> bool {
-    let is = |access: Access| operation["x-access"] == access.as_str();
-    let public = is(Access::Probe) || is(Access::Public) || is(Access::Signed) || is(Access::Link);
-    let any_key = is(Access::AnyKey);
-    let has_body = operation["requestBody"].is_object();
-    let has_json = has_body && !is(Access::Link);
-    let mut parameters = operation["parameters"].as_array().into_iter().flatten();
-    let takes_key = parameters.any(|parameter| parameter["name"] == IDEMPOTENCY_KEY);
-    match code {
-        Code::BadQuery | Code::UnknownField | Code::HostRefused | Code::OriginRefused => true,
-        Code::BadHttp | Code::UriTooLong | Code::HeadersTooLarge => true,
-        Code::Internal | Code::Damaged | Code::Broken => true,
-        Code::Overloaded | Code::Closing | Code::TimedOut => true,
-        Code::KeyMissing | Code::KeyInvalid | Code::KeyExpired => !public,
-        Code::Forbidden => !public && !any_key,
-        Code::NotUtf8 => has_body || path.contains('{'),
-        Code::NotFound => path.contains('{'),
-        Code::BodyTooLarge | Code::BodySlow => has_body,
-        Code::BadJson | Code::TooDeep | Code::NotJson | Code::WrongType | Code::BadValue => has_json,
-        Code::BadHeader | Code::KeyReused => takes_key,
-        Code::NoSpace => method != "get",
-        other => other.is_limit(),
+/// What decides which refusals an operation has in common with others.
+struct Traits<'a> {
+    path: &'a str,
+    reads: bool,
+    access: &'a str,
+    has_body: bool,
+    takes_key: bool,
+}
+
+impl<'a> Traits<'a> {
+    fn of(operation: &'a Value, path: &'a str, method: &str) -> Self {
+        let mut parameters = operation["parameters"].as_array().into_iter().flatten();
+        Self {
+            path,
+            reads: method == "get",
+            access: operation["x-access"].as_str().unwrap_or_default(),
+            has_body: operation["requestBody"].is_object(),
+            takes_key: parameters.any(|parameter| parameter["name"] == IDEMPOTENCY_KEY),
+        }
     }
+
+    fn is(&self, access: Access) -> bool {
+        self.access == access.as_str()
+    }
+
+    fn wants_key(&self) -> bool {
+        ![Access::Probe, Access::Public, Access::Signed, Access::Link]
+            .into_iter()
+            .any(|access| self.is(access))
+    }
+}
+
+/// Refusals that operations have in common.
+struct CommonCodes {
+    /// Of which requests, in words.
+    of: &'static str,
+    has: fn(&Traits<'_>) -> bool,
+    codes: &'static [Code],
+}
+
+/// All of them. The reference shows this table once, not at each operation.
+const COMMON: &[CommonCodes] = &[
+    CommonCodes {
+        of: "every request",
+        has: |_| true,
+        codes: &[
+            Code::BadHttp,
+            Code::UriTooLong,
+            Code::HeadersTooLarge,
+            Code::HostRefused,
+            Code::OriginRefused,
+            Code::BadQuery,
+            Code::UnknownField,
+            Code::TooManyRequests,
+            Code::TooManyStreams,
+            Code::TooManyBytes,
+            Code::TooManyConnections,
+            Code::Internal,
+            Code::Damaged,
+            Code::Broken,
+            Code::Overloaded,
+            Code::Closing,
+            Code::TimedOut,
+        ],
+    },
+    CommonCodes {
+        of: "a request that wants a key",
+        has: |of| of.wants_key(),
+        codes: &[Code::KeyMissing, Code::KeyInvalid, Code::KeyExpired],
+    },
+    CommonCodes {
+        of: "a request that wants more than any key",
+        has: |of| of.wants_key() && !of.is(Access::AnyKey),
+        codes: &[Code::Forbidden],
+    },
+    CommonCodes {
+        of: "a path that names something",
+        has: |of| of.path.contains('{'),
+        codes: &[Code::NotFound, Code::NotUtf8],
+    },
+    CommonCodes {
+        of: "a request with a body",
+        has: |of| of.has_body,
+        codes: &[Code::NotUtf8, Code::BodyTooLarge, Code::BodySlow],
+    },
+    CommonCodes {
+        of: "a request with a JSON body",
+        has: |of| of.has_body && !of.is(Access::Link),
+        codes: &[Code::BadJson, Code::TooDeep, Code::NotJson, Code::WrongType, Code::BadValue],
+    },
+    CommonCodes {
+        of: "a request that takes an `Idempotency-Key`",
+        has: |of| of.takes_key,
+        codes: &[Code::BadHeader, Code::KeyReused],
+    },
+    CommonCodes { of: "a request that changes something", has: |of| !of.reads, codes: &[Code::NoSpace] },
+];
+
+/// The common refusals as the document has them, for its readers.
+fn common_codes() -> Value {
+    let rows = COMMON.iter().map(|common| {
+        let codes: Vec<&str> = common.codes.iter().map(|code| code.as_str()).collect();
+        json!({"of": common.of, "codes": codes})
+    });
+    Value::Array(rows.collect())
+}
+
+/// Whether operations of this kind can fail with the code.
+fn is_common(code: Code, of: &Traits<'_>) -> bool {
+    COMMON.iter().any(|common| common.codes.contains(&code) && (common.has)(of))
 }
 
 /// The response with these codes.
@@ -283,10 +375,6 @@ fn bound(parameter: &mut Value) {
     if let (Some(schema), Value::Object(bounds)) = (parameter["schema"].as_object_mut(), bounds) {
         schema.extend(bounds);
     }
-}
-
-fn remove(from: &mut Value, name: &str) -> Value {
-    from.as_object_mut().and_then(|fields| fields.remove(name)).unwrap_or_default()
 }
 
 /// Adds an example to the body and to every JSON response of an operation.

@@ -87,7 +87,7 @@ codes! {
     /// The body did not arrive in time.
     BodySlow = "body_slow", 408;
     /// The handle is taken.
-    NameTaken = "name_taken", 409;
+    HandleTaken = "handle_taken", 409;
     /// The message id belongs to another message.
     IdTaken = "id_taken", 409;
     /// The idempotency key was used for another request.
@@ -102,10 +102,14 @@ codes! {
     MemoriesFull = "memories_full", 409;
     /// The pinned memories of the agent would be too many or too long.
     PinnedMemoriesFull = "pinned_memories_full", 409;
+    /// The goals of the agent would be too many or too deep.
+    BadGoals = "bad_goals", 409;
     /// The agent has as many plans as it can have.
     PlansFull = "plans_full", 409;
     /// The plan is one of the agent's config.
     PlanOfConfig = "plan_of_config", 409;
+    /// The plan has ended.
+    PlanOver = "plan_over", 409;
     /// The agent is retired.
     AgentRetired = "agent_retired", 409;
     /// The agent is not running that cycle.
@@ -216,11 +220,6 @@ impl Code {
     /// Whether the response says when to try again, in `retry-after`.
     pub(crate) fn waits(self) -> bool {
         matches!(self.status(), 429 | 503)
-    }
-
-    /// Whether it is a limit that holds for every route. A full inbox concerns only those that write to one.
-    pub(crate) fn is_limit(self) -> bool {
-        self.status() == 429 && self != Self::InboxFull
     }
 }
 
@@ -416,8 +415,9 @@ impl From<StoreError> for Problem {
         match error {
             StoreError::Busy(_) => Self::new(Code::Overloaded, detail).hint("try again in a moment"),
             StoreError::Full(_) => Self::new(Code::NoSpace, detail).hint("free some disk space"),
-            StoreError::Damaged(_) => Self::new(Code::Damaged, detail)
-                .hint("`viv verify` lists what is wrong, `viv restore` restores a backup"),
+            StoreError::Damaged(_) => {
+                Self::new(Code::Damaged, detail).hint("check the store, or restore a backup")
+            }
             StoreError::Bug(_) => Self::new(Code::Internal, detail),
             StoreError::Closed => Self::new(Code::Closing, detail),
             StoreError::Broken(_) => Self::new(Code::Broken, detail).hint("start the server again"),
@@ -439,12 +439,13 @@ impl From<Denial> for Problem {
         let detail = denial.to_string();
         let code = match denial {
             Denial::NotFound { .. } => Code::NotFound,
-            Denial::NameTaken { .. } => Code::NameTaken,
+            Denial::NameTaken { .. } => Code::HandleTaken,
             Denial::NotMember { .. } => Code::NotMember,
             Denial::SpaceClosed(_) => Code::SpaceClosed,
             Denial::SpaceFull(_) => Code::SpaceFull,
             Denial::MemoriesFull(_) => Code::MemoriesFull,
             Denial::PinnedFull { .. } => Code::PinnedMemoriesFull,
+            Denial::BadGoals { .. } => Code::BadGoals,
             Denial::PlansFull(_) => Code::PlansFull,
             Denial::PlanOfConfig(_) => Code::PlanOfConfig,
             Denial::Retired(_) => Code::AgentRetired,
@@ -455,11 +456,10 @@ impl From<Denial> for Problem {
             Denial::CallOver { .. } => Code::CallOver,
             Denial::KeyOver(_) => Code::KeyOver,
             Denial::EventTaken { cycle, .. } => {
-                return Self::new(Code::EventTaken, detail)
-                    .hint(format!(
-                        "let cycle `{cycle}` end, or cancel it: `viv agents cancel AGENT`; `viv show inbox AGENT` \
-                         shows what it took"
-                    ));
+                return Self::new(Code::EventTaken, detail).hint(format!(
+                    "let cycle `{cycle}` end, or cancel it with `POST /v1/agents/AGENT/cancel`; \
+                         `GET /v1/agents/AGENT/events` shows what it took"
+                ));
             }
         };
         Self::new(code, detail)

@@ -7,7 +7,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use agent::id::{CredentialId, hashed_uuid};
 use agent::limits;
 
-use crate::auth::Caller;
 use crate::problem::{Code, Problem};
 
 /// Marks a request on a connection above the limit of connections: only administrators and `/v1/health` are served.
@@ -72,8 +71,8 @@ impl Quotas {
     }
 
     /// Begins a request.
-    pub(crate) fn request(self: &Arc<Self>, caller: &Caller) -> Result<InFlight, Problem> {
-        self.begin(caller.credential.id, caller.is_operator(), "key")
+    pub(crate) fn request(self: &Arc<Self>, key: CredentialId, operator: bool) -> Result<InFlight, Problem> {
+        self.begin(key, operator, "key")
     }
 
     /// Begins an answer by link, which counts as a key of its call.
@@ -96,8 +95,7 @@ impl Quotas {
     }
 
     /// Opens a stream.
-    pub(crate) fn stream(self: &Arc<Self>, caller: &Caller) -> Result<StreamSlot, Problem> {
-        let (key, operator) = (caller.credential.id, caller.is_operator());
+    pub(crate) fn stream(self: &Arc<Self>, key: CredentialId, operator: bool) -> Result<StreamSlot, Problem> {
         let mut usage = self.lock();
         let refused = |whose: &str, most: usize| {
             let detail = format!("{whose} {most} open streams, the most that are allowed");
@@ -120,8 +118,8 @@ impl Quotas {
     }
 
     /// Begins to wait for a call. Some requests of the key are left for renewals and answers.
-    pub(crate) fn claim(self: &Arc<Self>, caller: &Caller) -> Result<WaitingClaim, Problem> {
-        let (key, most) = (caller.credential.id, limits::WORKER_CLAIMS_PER_KEY);
+    pub(crate) fn claim(self: &Arc<Self>, key: CredentialId) -> Result<WaitingClaim, Problem> {
+        let most = limits::WORKER_CLAIMS_PER_KEY;
         let mut usage = self.lock();
         let held = usage.keys.entry(key).or_default();
         if held.claims >= most {
@@ -206,14 +204,10 @@ impl Drop for StreamSlot {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use agent::id::EntityId;
-    use agent::port::{Credential, Scope};
     use uuid::Uuid;
 
-    fn caller(n: u128, operator: bool) -> Caller {
-        let scope = if operator { Scope::Admin } else { Scope::Person(EntityId(Uuid::from_u128(n))) };
-        let credential = Credential::new(CredentialId(Uuid::from_u128(n)), scope, "");
-        Caller { credential, hash: String::new(), member: None }
+    fn key(n: u128) -> CredentialId {
+        CredentialId(Uuid::from_u128(n))
     }
 
     fn code<T>(result: Result<T, Problem>) -> Option<Code> {
@@ -223,18 +217,19 @@ mod tests {
     #[test]
     fn one_key_has_its_own_limits_and_what_it_drops_is_free_again() {
         let quotas = Arc::new(Quotas::new(limits::CONNECTIONS_MAX));
-        let (one, other) = (caller(1, true), caller(2, true));
+        let (one, other) = (key(1), key(2));
         let mut requests: Vec<_> =
-            (0..limits::REQUESTS_PER_KEY).map(|_| quotas.request(&one).unwrap()).collect();
-        assert_eq!(code(quotas.request(&one)), Some(Code::TooManyRequests));
-        assert_eq!(code(quotas.request(&other)), None);
+            (0..limits::REQUESTS_PER_KEY).map(|_| quotas.request(one, true).unwrap()).collect();
+        assert_eq!(code(quotas.request(one, true)), Some(Code::TooManyRequests));
+        assert_eq!(code(quotas.request(other, true)), None);
         let filling = requests.pop().unwrap();
         filling.add(limits::BODIES_PER_KEY_BYTES).unwrap();
         assert_eq!(code(requests[0].add(1)), Some(Code::TooManyBytes));
         drop(filling);
         assert_eq!(code(requests[0].add(1)), None);
-        let streams: Vec<_> = (0..limits::STREAMS_PER_KEY).map(|_| quotas.stream(&one).unwrap()).collect();
-        assert_eq!(code(quotas.stream(&one)), Some(Code::TooManyStreams));
+        let streams: Vec<_> =
+            (0..limits::STREAMS_PER_KEY).map(|_| quotas.stream(one, true).unwrap()).collect();
+        assert_eq!(code(quotas.stream(one, true)), Some(Code::TooManyStreams));
         drop((requests, streams));
         let usage = quotas.lock();
         assert!(usage.keys.is_empty() && usage.bytes == 0 && usage.others == Held::default());
@@ -243,36 +238,36 @@ mod tests {
     #[test]
     fn streams_leave_some_connections_to_requests_whoever_opens_them() {
         let quotas = Arc::new(Quotas::new(64));
-        let streams: Vec<_> = (0..56).map(|n| quotas.stream(&caller(n / 8, true)).unwrap()).collect();
-        let refused = quotas.stream(&caller(7, true));
+        let streams: Vec<_> = (0..56).map(|n| quotas.stream(key(n / 8), true).unwrap()).collect();
+        let refused = quotas.stream(key(7), true);
         assert_eq!(code(refused), Some(Code::TooManyStreams));
         drop(streams);
-        assert!(quotas.stream(&caller(7, true)).is_ok());
+        assert!(quotas.stream(key(7), true).is_ok());
     }
 
     #[test]
     fn administrators_have_a_reserve_of_streams_and_bytes() {
         let quotas = Arc::new(Quotas::new(limits::CONNECTIONS_MAX));
-        let people = |of| (1..).map(move |n| caller(n, false)).take(of);
+        let people = |of| (1..).map(key).take(of);
         let keys = limits::STREAMS_MAX.div_ceil(limits::STREAMS_PER_KEY);
         let streams: Vec<_> = people(keys)
             .flat_map(|one| {
-                (0..limits::STREAMS_PER_KEY).map_while(|_| quotas.stream(&one).ok()).collect::<Vec<_>>()
+                (0..limits::STREAMS_PER_KEY).map_while(|_| quotas.stream(one, false).ok()).collect::<Vec<_>>()
             })
             .collect();
         assert_eq!(streams.len(), limits::STREAMS_MAX);
-        assert_eq!(code(quotas.stream(&caller(900, false))), Some(Code::TooManyStreams));
-        assert_eq!(code(quotas.stream(&caller(901, true))), None);
+        assert_eq!(code(quotas.stream(key(900), false)), Some(Code::TooManyStreams));
+        assert_eq!(code(quotas.stream(key(901), true)), None);
         let most = limits::BODIES_MAX_BYTES - limits::BODIES_RESERVED_BYTES;
         let requests: Vec<_> = people(most / limits::BODIES_PER_KEY_BYTES)
             .map(|one| {
-                let request = quotas.request(&one).unwrap();
+                let request = quotas.request(one, false).unwrap();
                 request.add(limits::BODIES_PER_KEY_BYTES).unwrap();
                 request
             })
             .collect();
-        assert_eq!(code(quotas.request(&caller(900, false)).unwrap().add(1)), Some(Code::TooManyBytes));
-        assert_eq!(code(quotas.request(&caller(901, true)).unwrap().add(1)), None);
+        assert_eq!(code(quotas.request(key(900), false).unwrap().add(1)), Some(Code::TooManyBytes));
+        assert_eq!(code(quotas.request(key(901), true).unwrap().add(1)), None);
         drop(requests);
     }
 }

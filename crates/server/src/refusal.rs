@@ -96,11 +96,6 @@ impl<S: AsyncWrite + Unpin> RefusalSocket<S> {
         Self { socket, exchanges, flushed: 0, last_response, making: None, unwritten: Vec::new() }
     }
 
-    /// The socket. Nothing of a refusal is unwritten unless the connection ended.
-    pub(crate) fn into_inner(self) -> S {
-        self.socket
-    }
-
     fn poll_unwritten(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if let Some(making) = &mut self.making {
             self.unwritten = ready!(making.as_mut().poll(cx));
@@ -245,7 +240,7 @@ mod tests {
             socket.write_all(&response.as_bytes()[300..]).await.unwrap();
             socket.flush().await.unwrap();
         }
-        assert_eq!(String::from_utf8(socket.into_inner().0).unwrap(), response.repeat(2));
+        assert_eq!(String::from_utf8(socket.socket.0).unwrap(), response.repeat(2));
     }
 
     #[tokio::test]

@@ -2,22 +2,20 @@
 
 use std::convert::Infallible;
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use agent::limits;
 use agent::port::BoxFuture;
 use axum::Router;
 use axum::body::Body;
-use axum::http::response::Parts;
-use axum::http::{Method, Request, Response};
+use axum::http::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -26,7 +24,6 @@ use crate::gate::Refused;
 use crate::problem::Problem;
 use crate::quota::Crowded;
 use crate::refusal::{Exchanges, RefusalSocket, until_written};
-use crate::takeover::{OwnsSocket, SocketTakeover};
 
 /// Serves until `shutdown`. Then it accepts no more connections, gives requests in progress a bounded time to
 /// finish, and returns.
@@ -74,58 +71,33 @@ pub async fn serve(
     Ok(())
 }
 
-/// Handles one connection from its first byte to its last. Both phases have large futures of which only one is
-/// needed at a time, so each is boxed.
-fn handle_connection(
+/// Ends the connection of a request, whatever of the response is unwritten.
+#[derive(Clone)]
+pub(crate) struct HangUp(pub(crate) CancellationToken);
+
+/// Handles one connection from its first byte to its last.
+async fn handle_connection(
     stream: TcpStream,
     router: Router,
     (shutdown, abort): (CancellationToken, CancellationToken),
     crowded: bool,
-) -> impl Future<Output = ()> {
+) {
     // Updates are small and must be sent without delay.
     let _ = stream.set_nodelay(true);
-    let http = Box::pin(serve_http(stream, router, (shutdown, abort.clone()), crowded));
-    async move {
-        let Some((owner, head, stream)) = http.await else { return };
-        tokio::select! {
-            () = owner.serve(head, stream) => {}
-            () = abort.cancelled() => {}
-        }
-    }
-}
-
-/// What takes over a connection, the head of its response, and the socket.
-type Handover = (Box<dyn OwnsSocket>, Parts, TcpStream);
-
-/// Serves HTTP requests until the connection ends or a response takes it over.
-async fn serve_http(
-    stream: TcpStream,
-    router: Router,
-    (shutdown, abort): (CancellationToken, CancellationToken),
-    crowded: bool,
-) -> Option<Handover> {
-    let (first, taken) = oneshot::channel();
-    let taken = async {
-        match taken.await {
-            Ok(taken) => taken,
-            Err(_) => std::future::pending().await,
-        }
-    };
-    tokio::pin!(taken);
-    // Only the first request may be taken over: no response is still unwritten before it.
-    let first = Mutex::new(Some(first));
     let exchanges = Arc::<Exchanges>::default();
     let refusing = router.clone();
     let last_response = Box::new(move |problem| -> BoxFuture<'static, Vec<u8>> {
         Box::pin(refuse(refusing.clone(), problem))
     });
     let socket = RefusalSocket::new(stream, Arc::clone(&exchanges), last_response);
+    let (abort, router) = (abort.child_token(), TowerToHyperService::new(router));
+    let hang_up = HangUp(abort.clone());
     let service = service_fn(move |mut request: Request<Incoming>| {
         if crowded {
             request.extensions_mut().insert(Crowded);
         }
-        let answered = respond(router.clone(), request, &first);
-        let exchange = exchanges.begin();
+        request.extensions_mut().insert(hang_up.clone());
+        let (exchange, answered) = (exchanges.begin(), router.call(request));
         async move { Ok::<_, Infallible>(until_written(exchange, answered.await?)) }
     });
     // A place of the reserve must be free again soon.
@@ -138,46 +110,13 @@ async fn serve_http(
         .serve_connection(TokioIo::new(socket), service);
     tokio::select! {
         // A broken connection is not an error of the server.
-        _ = &mut connection => return None,
-        (owner, head) = &mut taken => {
-            return Some((owner, head, connection.into_parts().io.into_inner().into_inner()));
-        }
-        () = abort.cancelled() => return None,
+        _ = &mut connection => return,
+        () = abort.cancelled() => return,
         () = shutdown.cancelled() => Pin::new(&mut connection).graceful_shutdown(),
     }
     tokio::select! {
-        _ = &mut connection => None,
-        (owner, head) = taken => Some((owner, head, connection.into_parts().io.into_inner().into_inner())),
-        () = abort.cancelled() => None,
-    }
-}
-
-/// Sends what takes over the connection.
-type HandoverSender = oneshot::Sender<(Box<dyn OwnsSocket>, Parts)>;
-
-/// The router's response. If it takes over the connection, the future never ends.
-fn respond(
-    router: Router,
-    mut request: Request<Incoming>,
-    first: &Mutex<Option<HandoverSender>>,
-) -> impl Future<Output = Result<Response<Body>, Infallible>> + use<> {
-    let sender = first.lock().unwrap_or_else(PoisonError::into_inner).take();
-    // A response to `HEAD` has no body.
-    let takeover =
-        sender.filter(|_| request.method() != Method::HEAD).map(|sender| (sender, SocketTakeover::default()));
-    if let Some((_, takeover)) = &takeover {
-        request.extensions_mut().insert(takeover.clone());
-    }
-    let router = TowerToHyperService::new(router);
-    async move {
-        let response = router.call(request).await?;
-        let Some((sender, owner)) = takeover.and_then(|(sender, takeover)| Some((sender, takeover.take()?)))
-        else {
-            return Ok(response);
-        };
-        // The receiver drops this future with the connection; without one it is closed already.
-        let _ = sender.send((owner, response.into_parts().0));
-        std::future::pending().await
+        _ = connection => {}
+        () = abort.cancelled() => {}
     }
 }
 

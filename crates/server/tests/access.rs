@@ -137,7 +137,7 @@ async fn every_route_admits_and_refuses_every_kind_of_key_as_its_policy_says() {
 async fn a_person_gets_no_access_to_spaces_of_others_and_a_service_none_to_other_services() {
     let world = World::new().await;
     let key = format!("Bearer {}", world.your_key().await);
-    let other = world.post("/v1/spaces", json!({"name": "other"})).await;
+    let other = world.post("/v1/spaces", json!({"handle": "other"})).await;
     assert_eq!(other.status, 201);
     for (method, path, policy) in routes(&world) {
         if policy == "member" {

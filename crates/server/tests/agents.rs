@@ -20,7 +20,7 @@ use crate::world::{ADMIN, World, open_cycle_for};
 #[tokio::test]
 async fn an_agent_is_created_with_defaults_and_a_change_is_merged() {
     let world = World::new().await;
-    let body = json!({"name": "helper", "config": {"instructions": "be kind", "tools": ["fire"]}});
+    let body = json!({"handle": "helper", "config": {"instructions": "be kind", "tools": ["fire"]}});
     let created = world.post("/v1/agents", body).await;
     assert_eq!(created.status, 201, "{created:?}");
     assert_eq!((&created.json["state"], &created.json["config_rev"]), (&json!("sleeping"), &json!(1)));
@@ -106,7 +106,7 @@ async fn a_brief_list_leaves_out_configs() {
     assert_eq!(brief["id"], whole["id"]);
     assert!(whole["config"].is_object() && brief.get("config").is_none(), "{brief}");
     assert_eq!((&brief["cost_micros"], &brief["unpriced"]), (&json!(null), &json!(0)));
-    assert!(brief.get("last").is_none() && brief.get("next_plan").is_none(), "{brief}");
+    assert!(brief.get("last_run").is_none() && brief.get("next_plan_at").is_none(), "{brief}");
     let wrong = world.get("/v1/agents?brief=perhaps").await;
     assert_eq!((wrong.status, wrong.code()), (400, "bad_query"), "{wrong:?}");
 }
@@ -124,7 +124,7 @@ async fn the_recent_history_can_be_limited_by_number_agents_and_time() {
     let last = world.get("/v1/recent?limit=2").await;
     assert_eq!(texts(&last), ["two", "three"], "{last:?}");
     assert_eq!(
-        (&last.json["items"][0]["type"], &last.json["items"][0]["sender_name"]),
+        (&last.json["items"][0]["type"], &last.json["items"][0]["sender_display_name"]),
         (&json!("message"), &json!("You"))
     );
     assert_eq!(texts(&world.get("/v1/recent?agents=muhammad").await), ["one", "two", "three"]);
@@ -155,7 +155,7 @@ async fn consciousness_facts_and_runs_can_be_read() {
     let context = world.get("/v1/agents/muhammad/consciousness").await;
     assert_eq!(context.json, json!({"items": [], "next": null}));
     let facts = world.get("/v1/agents/muhammad/facts").await;
-    assert_eq!(facts.json["spaces"][0]["name"], "home", "{facts:?}");
+    assert_eq!(facts.json["spaces"][0]["handle"], "home", "{facts:?}");
     assert_eq!(facts.json["spaces"][0]["members"].as_array().unwrap().len(), 2);
     assert_eq!(world.get("/v1/agents/muhammad/runs").await.json, json!({"items": [], "next": null}));
     let nobody = world.get("/v1/runs/0192d3e4-0000-7000-8000-000000000000").await;

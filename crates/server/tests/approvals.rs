@@ -1,7 +1,8 @@
 //! Calls that wait for people: who sees and answers them, and what each wrong answer is told.
 
-use agent::approval::{Approval, AskKind, Patience, hash_of};
+use agent::approval::{Approval, AskKind, Patience, RequestedBy, hash_of};
 use agent::call::{CallRow, Runner};
+use agent::event::Principal;
 use agent::id::CallId;
 use agent::limits;
 use axum::http::Method;
@@ -56,7 +57,7 @@ async fn a_call_that_waits_is_listed_shown_approved_once_and_gone_from_the_list(
     let late = answer(&world, ADMIN, &id, json!({"verdict": "refuse"})).await;
     assert_eq!((late.status, late.code()), (409, "answered_already"));
     assert!(late.json["detail"].as_str().unwrap().contains("granted by an operator"), "{late:?}");
-    assert!(late.json["hint"].as_str().unwrap().contains("viv approvals show"), "{late:?}");
+    assert!(late.json["hint"].as_str().unwrap().contains("`GET /v1/approvals/CALL`"), "{late:?}");
     assert_eq!(world.get("/v1/approvals").await.json["items"], json!([]));
     assert_eq!(world.get("/v1/approvals?all=true").await.json["items"][0]["state"], "granted");
 }
@@ -65,7 +66,7 @@ async fn a_call_that_waits_is_listed_shown_approved_once_and_gone_from_the_list(
 async fn a_person_sees_and_answers_what_is_asked_in_its_spaces_and_a_stranger_nothing() {
     let world = World::new().await;
     let id = asked(&world, |asked| asked).await;
-    world.post("/v1/entities", json!({"name": "stranger"})).await;
+    world.post("/v1/entities", json!({"handle": "stranger"})).await;
     let stranger = world.key(json!({"scope": "person", "entity": "stranger"})).await.1;
     let path = format!("/v1/approvals/{id}");
     assert_eq!(world.ask(Method::GET, &path, &stranger, None).await.code(), "not_found");
@@ -93,6 +94,33 @@ async fn a_person_sees_and_answers_what_is_asked_in_its_spaces_and_a_stranger_no
 }
 
 #[tokio::test]
+async fn all_who_see_a_call_read_who_caused_it_and_only_operators_what_the_model_wrote_beside_it() {
+    let world = World::new().await;
+    let by = |principal, name| RequestedBy::new(principal, name);
+    let id = asked(&world, |asked| Approval {
+        requested_by: vec![
+            by(Principal::Entity(world.you), "you"),
+            by(Principal::Webhook("ci".into()), "ci"),
+        ],
+        said: Some("it hangs".into()),
+        ..asked
+    })
+    .await;
+    let (yours, path) = (world.your_key().await, format!("/v1/approvals/{id}"));
+    let readers = world.key(json!({"scope": "operator:read"})).await.1;
+    for (key, said) in [(ADMIN, true), (&readers, true), (&yours, false)] {
+        let one = world.ask(Method::GET, &path, key, None).await.json;
+        let list = world.ask(Method::GET, "/v1/approvals", key, None).await.json["items"][0].clone();
+        for shown in [one, list] {
+            assert_eq!(shown["requested_by"], json!(["you", "ci"]));
+            assert_eq!(shown["said"], if said { json!("it hangs") } else { Value::Null }, "{shown}");
+        }
+    }
+    let answered = answer(&world, &yours, &id, json!({"verdict": "refuse"})).await;
+    assert_eq!((answered.status, &answered.json["said"]), (200, &Value::Null));
+}
+
+#[tokio::test]
 async fn each_wrong_answer_is_told_what_was_wrong_and_nothing_is_lost() {
     let world = World::new().await;
     let id = asked(&world, |asked| asked).await;
@@ -114,7 +142,7 @@ async fn each_wrong_answer_is_told_what_was_wrong_and_nothing_is_lost() {
     ] {
         let refused = answer(&world, ADMIN, &id, body.clone()).await;
         assert_eq!(refused.code(), code, "{body:.80}: {refused:?}");
-        let hinted = code != "bad_answer" || refused.json["hint"].as_str().unwrap().contains("viv approvals");
+        let hinted = code != "bad_answer" || refused.json["hint"].as_str().unwrap().contains("/v1/approvals");
         assert!(hinted, "{refused:?}");
     }
     assert_eq!(world.get("/v1/approvals").await.json["items"][0]["state"], "wanted");
@@ -194,7 +222,7 @@ async fn a_person_lists_and_deletes_the_own_rules_which_are_for_the_space_that_w
     let yours = world.your_key().await;
     let body = json!({"verdict": "approve", "remember_until": "2026-11-22T14:00:00Z"});
     assert_eq!(answer(&world, &yours, &id, body).await.status, 200);
-    world.post("/v1/entities", json!({"name": "stranger"})).await;
+    world.post("/v1/entities", json!({"handle": "stranger"})).await;
     let stranger = world.key(json!({"scope": "person", "entity": "stranger"})).await.1;
     let list =
         async |key: &str| world.ask(Method::GET, "/v1/approval-rules", key, None).await.json["items"].clone();
@@ -212,7 +240,7 @@ async fn a_person_lists_and_deletes_the_own_rules_which_are_for_the_space_that_w
 #[tokio::test]
 async fn only_approvers_of_now_answer_a_call_whose_agent_names_some_from_whatever_space() {
     let world = World::new().await;
-    world.post("/v1/entities", json!({"name": "boss"})).await;
+    world.post("/v1/entities", json!({"handle": "boss"})).await;
     let boss = world.key(json!({"scope": "person", "entity": "boss"})).await.1;
     let id = asked(&world, |asked| Approval { approvers: vec!["you".into()], ..asked }).await;
     let (yes, yours) = (json!({"verdict": "approve"}), world.your_key().await);
@@ -220,7 +248,7 @@ async fn only_approvers_of_now_answer_a_call_whose_agent_names_some_from_whateve
     configure(&world, json!({"approvers": ["boss"]})).await;
     assert_eq!(answer(&world, &yours, &id, yes.clone()).await.code(), "not_yours");
     let list = world.ask(Method::GET, "/v1/approvals", &boss, None).await.json["items"].clone();
-    assert_eq!((&list[0]["call"], &list[0]["approvers"]), (&json!(id), &json!(["you"])), "{list}");
+    assert_eq!((&list[0]["call"], &list[0]["approver_handles"]), (&json!(id), &json!(["you"])), "{list}");
     assert_eq!(world.ask(Method::GET, &format!("/v1/approvals/{id}"), &boss, None).await.status, 200);
     let granted = answer(&world, &boss, &id, yes).await;
     assert_eq!((granted.status, &granted.json["by"]), (200, &json!("boss")), "{granted:?}");

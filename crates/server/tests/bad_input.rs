@@ -43,24 +43,30 @@ async fn every_bad_body_gets_one_clear_error() {
         .await;
     check("/v1/spaces/none/messages", json!({"text": "a"}), 404, "not_found", "`none`").await;
 
-    check(agents, json!({"name": "Two Words"}), 422, "bad_handle", "`Two Words`").await;
-    check(agents, json!({"name": "you"}), 409, "name_taken", "`you`").await;
-    check(agents, json!({"name": "a", "config": {"instruction": "x"}}), 422, "bad_config", "`instructions`")
-        .await;
+    check(agents, json!({"handle": "Two Words"}), 422, "bad_handle", "`Two Words`").await;
+    check(agents, json!({"handle": "you"}), 409, "handle_taken", "`you`").await;
     check(
         agents,
-        json!({"name": "a", "config": {"limits": {"max_steps": 0}}}),
+        json!({"handle": "a", "config": {"instruction": "x"}}),
+        422,
+        "bad_config",
+        "`instructions`",
+    )
+    .await;
+    check(
+        agents,
+        json!({"handle": "a", "config": {"limits": {"max_steps": 0}}}),
         422,
         "bad_config",
         "1 to 1000",
     )
     .await;
-    check(agents, json!({"name": "a", "config": {"tools": "x"}}), 422, "bad_config", "").await;
-    check(agents, json!({"name": "a", "config": {"model": "x/y"}}), 422, "no_such_model", "`x/y`").await;
-    check(agents, json!({"name": "a", "config": {"tools": ["fier"]}}), 422, "no_such_tool", "`fire`").await;
-    let many = json!({"name": "a", "config": {"tools": ["*"], "model": "narrow"}});
+    check(agents, json!({"handle": "a", "config": {"tools": "x"}}), 422, "bad_config", "").await;
+    check(agents, json!({"handle": "a", "config": {"model": "x/y"}}), 422, "no_such_model", "`x/y`").await;
+    check(agents, json!({"handle": "a", "config": {"tools": ["fier"]}}), 422, "no_such_tool", "`fire`").await;
+    let many = json!({"handle": "a", "config": {"tools": ["*"], "model": "narrow"}});
     check(agents, many, 422, "bad_config", "at most 2 tools for the model `narrow`").await;
-    check(agents, json!({"name": "a", "display_name": "x".repeat(201)}), 422, "bad_value", "200").await;
+    check(agents, json!({"handle": "a", "display_name": "x".repeat(201)}), 422, "bad_value", "200").await;
     check("/v1/agents/nobody/suspend", json!({}), 404, "not_found", "agent").await;
     check("/v1/agents/you/suspend", json!({}), 404, "not_found", "agent").await;
     check("/v1/agents/muhammad/cancel", json!({}), 409, "no_open_cycle", "`muhammad`").await;
@@ -73,8 +79,8 @@ async fn every_bad_body_gets_one_clear_error() {
     let large = json!({"service": "a", "payload": "x".repeat(300_000)});
     check(events, large, 422, "bad_value", "`payload`").await;
 
-    check(spaces, json!({"name": "home"}), 409, "name_taken", "`home`").await;
-    check(spaces, json!({"name": "x", "members": ["nobody"]}), 404, "not_found", "`nobody`").await;
+    check(spaces, json!({"handle": "home"}), 409, "handle_taken", "`home`").await;
+    check(spaces, json!({"handle": "x", "members": ["nobody"]}), 404, "not_found", "`nobody`").await;
     check("/v1/spaces/home/members", json!({"entity": "nobody"}), 404, "not_found", "`nobody`").await;
     let keys = "/v1/keys";
     check(keys, json!({}), 422, "wrong_type", "missing field `scope`").await;
@@ -93,14 +99,14 @@ async fn every_bad_body_gets_one_clear_error() {
     check(rotate, json!({}), 404, "not_found", "key").await;
     check(rotate, json!({"overlap_seconds": 2_592_001}), 422, "bad_value", "2592000").await;
     check(rotate, json!({"overlap_seconds": -1}), 422, "wrong_type", "`overlap_seconds`").await;
-    check("/v1/entities", json!({"name": "YOU"}), 409, "name_taken", "an entity called `you`").await;
+    check("/v1/entities", json!({"handle": "YOU"}), 409, "handle_taken", "an entity called `you`").await;
 }
 
 #[tokio::test]
 async fn a_config_with_an_unknown_model_or_tool_is_rejected_with_its_key() {
     let world = World::new().await;
     let check = async |config: Value, code: &str, words: &str| {
-        let answer = world.post("/v1/agents", json!({"name": "a", "config": config})).await;
+        let answer = world.post("/v1/agents", json!({"handle": "a", "config": config})).await;
         assert_eq!((answer.status, answer.code()), (422, code), "{config}: {answer:?}");
         assert!(
             answer.problem_text().contains(words),
@@ -198,7 +204,7 @@ async fn every_bad_request_gets_one_clear_error() {
 #[tokio::test]
 async fn a_panic_in_a_handler_is_a_500_and_the_next_request_is_served() {
     let world = World::new().await;
-    let answer = world.post("/v1/agents", json!({"name": "a", "config": {"model": "bug"}})).await;
+    let answer = world.post("/v1/agents", json!({"handle": "a", "config": {"model": "bug"}})).await;
     assert_eq!((answer.status, answer.code()), (500, "internal"));
     assert!(!answer.problem_text().contains("bug"), "{}", answer.problem_text());
     assert_eq!(world.get("/v1/health").await.status, 200);
@@ -222,7 +228,7 @@ async fn a_body_that_does_not_arrive_in_time_gets_an_error() {
 async fn a_cursor_is_checked_and_bound_to_its_list() {
     let world = World::new().await;
     for n in 0..3 {
-        assert_eq!(world.post("/v1/entities", json!({"name": format!("p{n}")})).await.status, 201);
+        assert_eq!(world.post("/v1/entities", json!({"handle": format!("p{n}")})).await.status, 201);
     }
     let first = world.get("/v1/entities?limit=1").await;
     let next = first.json["next"].as_str().unwrap().to_owned();
@@ -251,8 +257,8 @@ async fn a_cursor_is_checked_and_bound_to_its_list() {
 async fn a_rejected_request_writes_nothing() {
     let world = World::new().await;
     let before = world.get("/v1/ready").await.json["totals"].clone();
-    world.post("/v1/spaces", json!({"name": "x", "members": ["you", "nobody"]})).await;
-    world.post("/v1/agents", json!({"name": "x", "config": {"zzz": 1}})).await;
+    world.post("/v1/spaces", json!({"handle": "x", "members": ["you", "nobody"]})).await;
+    world.post("/v1/agents", json!({"handle": "x", "config": {"zzz": 1}})).await;
     world.post("/v1/spaces/home/messages", json!({"text": "a", "sender": "you", "mentions": ["x"]})).await;
     assert_eq!(world.get("/v1/ready").await.json["totals"], before);
     assert_eq!(world.ask(Method::GET, "/v1/spaces/x", ADMIN, None).await.status, 404);
@@ -266,10 +272,10 @@ async fn names_with_hidden_characters_and_handles_like_options_are_refused() {
         assert_eq!((refused.status, refused.code()), (422, "bad_value"), "{scope:?}: {refused:?}");
     }
     for path in ["/v1/agents", "/v1/entities", "/v1/spaces"] {
-        let refused = world.post(path, json!({"name": "-x"})).await;
+        let refused = world.post(path, json!({"handle": "-x"})).await;
         assert_eq!((refused.status, refused.code()), (422, "bad_handle"), "{path}: {refused:?}");
         assert_eq!(
-            world.post(path, json!({"name": format!("x-{}", path.len())})).await.status,
+            world.post(path, json!({"handle": format!("x-{}", path.len())})).await.status,
             201,
             "{path}"
         );

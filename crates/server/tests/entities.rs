@@ -8,9 +8,9 @@ use crate::world::{ADMIN, World};
 #[tokio::test]
 async fn a_person_can_be_created_read_by_id_or_handle_and_given_a_key() {
     let world = World::new().await;
-    let body = json!({"name": "Ahmad", "display_name": "Ahmad B.", "external_id": "u-7"});
+    let body = json!({"handle": "Ahmad", "display_name": "Ahmad B.", "external_id": "u-7"});
     let created = world.post("/v1/entities", body).await;
-    assert_eq!((created.status, &created.json["name"]), (201, &json!("ahmad")), "{created:?}");
+    assert_eq!((created.status, &created.json["handle"]), (201, &json!("ahmad")), "{created:?}");
     let by_id = world.get(created.headers["location"].to_str().unwrap()).await;
     assert_eq!(by_id.json, created.json);
     assert_eq!(world.get("/v1/entities/AHMAD").await.json, created.json);
@@ -21,7 +21,8 @@ async fn a_person_can_be_created_read_by_id_or_handle_and_given_a_key() {
     assert_eq!((&whoami.json["scope"], &whoami.json["entity"]), (&json!("person"), &created.json));
     assert_eq!(world.get("/v1/whoami").await.json, json!({"scope": "admin"}));
     let people = world.get("/v1/entities?kind=human").await;
-    let names: Vec<_> = people.json["items"].as_array().unwrap().iter().map(|e| e["name"].clone()).collect();
+    let names: Vec<_> =
+        people.json["items"].as_array().unwrap().iter().map(|e| e["handle"].clone()).collect();
     assert_eq!(names, ["ahmad", "you"]);
 }
 
@@ -32,7 +33,7 @@ async fn lists_are_paged_by_cursor() {
     let mut path = "/v1/entities?limit=1".to_owned();
     loop {
         let page = world.get(&path).await;
-        names.extend(page.json["items"].as_array().unwrap().iter().map(|e| e["name"].clone()));
+        names.extend(page.json["items"].as_array().unwrap().iter().map(|e| e["handle"].clone()));
         let Some(next) = page.json["next"].as_str() else { break };
         path = format!("/v1/entities?limit=1&cursor={next}");
     }
@@ -42,7 +43,7 @@ async fn lists_are_paged_by_cursor() {
 #[tokio::test]
 async fn members_can_be_added_and_removed() {
     let world = World::new().await;
-    world.post("/v1/entities", json!({"name": "ahmad"})).await;
+    world.post("/v1/entities", json!({"handle": "ahmad"})).await;
     let added = world.post("/v1/spaces/home/members", json!({"entity": "ahmad", "role": "owner"})).await;
     assert_eq!((added.status, &added.json["role"]), (200, &json!("owner")), "{added:?}");
     let members = world.get("/v1/spaces/home/members").await;

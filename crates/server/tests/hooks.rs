@@ -92,7 +92,7 @@ async fn a_verified_delivery_is_one_event_from_outside_and_is_logged() {
     let outcomes: Vec<_> = log.iter().map(|line| line["outcome"].as_str().unwrap()).collect();
     assert_eq!(outcomes, ["unverified", "duplicate", "duplicate", "duplicate", "accepted"]);
     assert!(log[0]["detail"].as_str().unwrap().starts_with("signature_invalid: "), "{log:?}");
-    assert_eq!((&log[4]["delivery"], &log[4]["agents"]), (&json!("d-1"), &json!(["muhammad"])));
+    assert_eq!((&log[4]["delivery"], &log[4]["agent_handles"]), (&json!("d-1"), &json!(["muhammad"])));
     assert_eq!(log[4]["event"], json!(event.id));
     let mut ping = github("d-2", "{}");
     ping.headers_mut().insert("x-github-event", "ping".parse().unwrap());
@@ -107,7 +107,7 @@ async fn what_is_wrong_with_a_delivery_is_said_without_naming_a_secret() {
     let token = json!({"kind": "shared_secret", "secrets": ["token"], "agents": ["muhammad"]});
     declare(&world, "tok", token).await;
     declare(&world, "shut", json!({"secrets": ["gone"], "kind": "standard", "agents": ["muhammad"]})).await;
-    let mapped = json!({"kind": "shared_secret", "secrets": ["token"], "agents": ["muhammad"], "event": "{{ body.x + 1 }}"});
+    let mapped = json!({"kind": "shared_secret", "secrets": ["token"], "agents": ["muhammad"], "template": "{{ body.x + 1 }}"});
     declare(&world, "map", mapped).await;
     let secret = [("x-webhook-secret", "token-canary".to_owned())];
     let plain = |mut request: Request<Body>| {
@@ -143,7 +143,7 @@ async fn what_is_wrong_with_a_delivery_is_said_without_naming_a_secret() {
         let text = format!("{answer:?}");
         assert!(!text.contains("canary") && !text.contains("gone"), "{what}: {text}");
     }
-    let quiet = json!({"kind": "shared_secret", "secrets": ["token"], "agents": ["muhammad"], "event": "{{ body.x }}"});
+    let quiet = json!({"kind": "shared_secret", "secrets": ["token"], "agents": ["muhammad"], "template": "{{ body.x }}"});
     declare(&world, "quiet", quiet).await;
     let answer = world.send(delivery("quiet", &secret, "{}")).await;
     assert_eq!(
@@ -152,6 +152,21 @@ async fn what_is_wrong_with_a_delivery_is_said_without_naming_a_secret() {
         "its template writes nothing"
     );
     assert_eq!(waiting(&world).await, []);
+    let failures = json!({
+        "kind": "shared_secret", "secrets": ["token"], "agents": ["muhammad"],
+        "only_if": "body.state == 'failed'", "template": "{{ body.job }}",
+    });
+    assert_eq!(declare(&world, "failures", failures.clone()).await.json["only_if"], failures["only_if"]);
+    for (body, outcome, status) in [
+        (r#"{"state": "passed", "job": "a"}"#, "ignored", 200),
+        (r#"{"job": "b"}"#, "ignored", 200),
+        (r#"{"state": "failed", "job": "c"}"#, "accepted", 202),
+    ] {
+        let answer = world.send(delivery("failures", &secret, body)).await;
+        assert_eq!((answer.status, &answer.json["outcome"]), (status, &json!(outcome)), "{body}");
+    }
+    let heard = waiting(&world).await;
+    assert_eq!((heard.len(), json!(heard[0].data)["payload"].clone()), (1, json!("c")));
     assert_eq!(world.ask(Method::GET, "/v1/hooks/ci", "viv_wrong", None).await.code(), "key_invalid");
 }
 
@@ -287,18 +302,19 @@ async fn a_hook_of_keys_takes_those_of_its_service_and_names_deliveries_by_idemp
 #[tokio::test]
 async fn several_agents_get_a_delivery_and_a_retired_one_does_not_hold_it_back() {
     let world = with_hook().await;
-    assert_eq!(world.post("/v1/agents", json!({"name": "ada"})).await.status, 201);
+    assert_eq!(world.post("/v1/agents", json!({"handle": "ada"})).await.status, 201);
     let both = json!({"kind": "github", "secrets": ["github"], "agents": ["ada", "muhammad", "ada"]});
     let answer = declare(&world, "ci", both).await;
-    assert_eq!(answer.json["agents"], json!(["ada", "muhammad"]));
+    let both = json!(["ada", "muhammad"]);
+    assert_eq!((&answer.json["agent_handles"], answer.json["agents"].as_array().unwrap().len()), (&both, 2));
     assert_eq!(world.send(github("1", "{}")).await.status, 202);
-    assert_eq!(log(&world, "ci").await[0]["agents"], json!(["ada", "muhammad"]));
+    assert_eq!(log(&world, "ci").await[0]["agent_handles"], both);
     assert_eq!(world.post("/v1/agents/ada/retire", json!({})).await.status, 200);
     assert_eq!(world.send(github("2", "{}")).await.status, 202);
-    assert_eq!(log(&world, "ci").await[0]["agents"], json!(["muhammad"]));
-    assert_eq!(world.get("/v1/hooks/ci").await.json["retired_agents"], json!(["ada"]));
+    assert_eq!(log(&world, "ci").await[0]["agent_handles"], json!(["muhammad"]));
+    assert_eq!(world.get("/v1/hooks/ci").await.json["retired_agents"], json!([answer.json["agents"][0]]));
     assert_eq!(world.post("/v1/agents/muhammad/retire", json!({})).await.status, 200);
-    assert_eq!(world.get("/v1/hooks/ci").await.json["retired_agents"], json!(["ada", "muhammad"]));
+    assert_eq!(world.get("/v1/hooks/ci").await.json["retired_agents"].as_array().unwrap().len(), 2);
     let answer = world.send(github("3", "{}")).await;
     assert_eq!((answer.status, answer.code()), (409, "agent_retired"));
     assert!(!answer.problem_text().contains("muhammad"), "{answer:?}");
@@ -308,17 +324,17 @@ async fn several_agents_get_a_delivery_and_a_retired_one_does_not_hold_it_back()
 async fn hooks_are_declared_changed_listed_and_removed() {
     let world = with_hook().await;
     let hook = world.get("/v1/hooks/ci").await.json;
-    assert_eq!((&hook["event"], &hook["secrets"]), (&json!("{{ body }}"), &json!(["gone", "github"])));
+    assert_eq!((&hook["template"], &hook["secrets"]), (&json!("{{ body }}"), &json!(["gone", "github"])));
     assert_eq!(hook["missing_secrets"], json!({"gone": "it is not set"}));
     for (name, hook, code, words) in [
         ("ci", json!({"kind": "github", "agents": ["muhammad"]}), "bad_hook", "at least one secret"),
         ("ci", json!({"kind": "none", "agents": ["muhammad"]}), "bad_hook", "unknown variant"),
         ("ci", json!({"kind": "key", "agents": []}), "bad_hook", "1 to 16 agents"),
         ("ci", json!({"kind": "key", "agents": ["nobody"]}), "not_found", "nobody"),
-        ("ci", json!({"kind": "key", "agents": ["muhammad"], "events": "x"}), "unknown_field", "event"),
+        ("ci", json!({"kind": "key", "agents": ["muhammad"], "event": "x"}), "unknown_field", "event"),
         (
             "ci",
-            json!({"kind": "key", "agents": ["muhammad"], "event": "{{ secret('x') }}"}),
+            json!({"kind": "key", "agents": ["muhammad"], "template": "{{ secret('x') }}"}),
             "bad_hook",
             "secrets",
         ),
@@ -362,8 +378,7 @@ async fn strangers_hide_no_refusal_that_an_operator_needs_and_a_verified_one_has
     let listed = lines.iter().any(|line| line["detail"].as_str().unwrap().starts_with("signature_invalid"));
     assert!(listed, "beside the stranger's: {lines:?}");
     assert_eq!(world.send(github("d-1", "{")).await.code(), "bad_delivery");
-    let hook =
-        json!({"kind": "github", "secrets": ["github"], "agents": ["muhammad"], "event": "{{ 1 + body.x }}"});
+    let hook = json!({"kind": "github", "secrets": ["github"], "agents": ["muhammad"], "template": "{{ 1 + body.x }}"});
     declare(&world, "ci", hook).await;
     assert_eq!(world.send(github("d-2", "{\"x\":\"one\"}")).await.code(), "hook_template");
     assert_eq!(world.post("/v1/agents/muhammad/retire", json!({})).await.status, 200);

@@ -79,7 +79,7 @@ async fn unfinished_bodies_are_bounded_in_bytes_and_in_time() {
         }
     };
     world.clock.run_until(all).await.unwrap();
-    assert_eq!(world.post("/v1/entities", json!({"name": "after"})).await.status, 201);
+    assert_eq!(world.post("/v1/entities", json!({"handle": "after"})).await.status, 201);
 }
 
 async fn exchange(socket: &mut TcpStream, request: &str) -> String {
@@ -212,13 +212,13 @@ async fn a_message_that_looks_like_a_refusal_reaches_a_slow_reader_as_it_is() {
 #[tokio::test]
 async fn members_are_not_shown_the_external_ids_of_others() {
     let world = World::new().await;
-    world.post("/v1/entities", json!({"name": "zainab", "external_id": "sso-7"})).await;
+    world.post("/v1/entities", json!({"handle": "zainab", "external_id": "sso-7"})).await;
     world.post("/v1/spaces/home/members", json!({"entity": "zainab"})).await;
     let yours = world.your_key().await;
     let shown = async |key: &str| {
         let members = world.ask(Method::GET, "/v1/spaces/home/members", key, None).await.json;
         let of =
-            members["items"].as_array().unwrap().iter().find(|member| member["entity"]["name"] == "zainab");
+            members["items"].as_array().unwrap().iter().find(|member| member["entity"]["handle"] == "zainab");
         of.unwrap()["entity"]["external_id"].clone()
     };
     assert_eq!((shown(ADMIN).await, shown(&yours).await), (json!("sso-7"), json!(null)));

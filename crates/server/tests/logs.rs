@@ -32,7 +32,7 @@ impl Subscriber for Collected {
     }
 
     fn event(&self, event: &Event<'_>) {
-        let mut line = String::new();
+        let mut line = format!("{} ", event.metadata().level());
         event.record(&mut Line(&mut line));
         self.0.lock().unwrap().push(line);
     }
@@ -61,6 +61,22 @@ async fn a_request_is_logged_by_its_route_and_its_id_without_what_the_path_conta
     let id = set.headers["x-request-id"].to_str().unwrap();
     let line = lines.iter().find(|line| line.contains(id)).expect("the request has a line");
     assert!(line.contains("PUT") && line.contains("/v1/agents/{agent}/memories/{key}"), "{line}");
+}
+
+#[tokio::test]
+async fn a_worker_that_asks_in_vain_is_no_line_of_the_usual_log() {
+    let collected = Collected::default();
+    let _guard = tracing::subscriber::set_default(collected.clone());
+    let world = World::new().await;
+    let claim = |tool: &str| json!({"tools": [{"name": tool}], "wait_ms": 0});
+    let answers = [
+        world.post("/v1/workers/claim", claim("resize")).await.status,
+        world.post("/v1/workers/claim", claim("look")).await.status,
+    ];
+    assert!(answers[0] == 204 && answers[1] >= 400, "{answers:?}");
+    let lines = collected.0.lock().unwrap().clone();
+    let lines: Vec<&String> = lines.iter().filter(|line| line.contains("/v1/workers/claim")).collect();
+    assert!(lines.len() == 2 && lines[0].starts_with("DEBUG ") && lines[1].starts_with("INFO "), "{lines:?}");
 }
 
 #[tokio::test]

@@ -24,8 +24,8 @@ async fn a_retired_agent_cannot_be_mentioned_by_request() {
     assert_eq!(world.post("/v1/agents/muhammad/retire", json!({})).await.status, 200);
     let body = json!({"text": "hello", "sender": "you", "mentions": ["muhammad"]});
     let refused = world.post("/v1/spaces/home/messages", body).await;
-    assert_eq!((refused.status, refused.code()), (409, "agent_retired"), "{refused:?}");
-    assert_eq!(refused.json["detail"], "`mentions[0]`: the agent `muhammad` is retired");
+    assert_eq!((refused.status, refused.code()), (422, "bad_mention"), "{refused:?}");
+    assert_eq!(refused.json["detail"], "`mentions[0]`: no member is called `muhammad`");
     let posted = world.get("/v1/spaces/home/messages").await;
     assert_eq!(posted.json["items"], json!([]), "{posted:?}");
 }
@@ -39,7 +39,7 @@ async fn a_message_is_stored_with_its_senders_name_and_wakes_the_agent() {
     assert_eq!(posted.status, 201, "{posted:?}");
     let message = &posted.json;
     assert_eq!(message["seq"], 1);
-    assert_eq!((&message["sender_name"], &message["sender_kind"]), (&json!("You"), &json!("human")));
+    assert_eq!((&message["sender_display_name"], &message["sender_kind"]), (&json!("You"), &json!("human")));
     assert_eq!(message["sender_handle"], "you");
     assert_eq!(message["mentions"], json!([world.agent]));
     assert_eq!(message["root"], message["id"]);
@@ -52,7 +52,7 @@ async fn a_message_is_stored_with_its_senders_name_and_wakes_the_agent() {
     assert_eq!(world.get(MESSAGES).await.json["items"], json!([message]));
     let inbox = world.get("/v1/agents/muhammad/events?state=waiting").await;
     let event = &inbox.json["items"][0];
-    assert_eq!((&event["kind"], &event["state"]["state"]), (&json!("mention"), &json!("waiting")));
+    assert_eq!((&event["kind"], &event["state"]), (&json!("mention"), &json!("waiting")));
     assert_eq!(event["envelope"]["trust"], "member");
     assert_eq!(event["envelope"]["principal"], json!({"kind": "entity", "id": world.you}));
 }
@@ -161,10 +161,10 @@ async fn an_entitys_key_posts_as_its_own_entity_and_only_in_its_own_spaces() {
     assert_eq!((posted.status, &posted.json["sender"]), (201, &json!(world.you)), "{posted:?}");
     let named = post(MESSAGES, json!({"text": "hi", "sender": "you"})).await;
     assert_eq!((named.status, named.code()), (422, "sender_refused"));
-    world.post("/v1/spaces", json!({"name": "other", "members": ["muhammad"]})).await;
+    world.post("/v1/spaces", json!({"handle": "other", "members": ["muhammad"]})).await;
     let elsewhere = post("/v1/spaces/other/messages", json!({"text": "hi"})).await;
     assert_eq!((elsewhere.status, elsewhere.code()), (404, "not_found"));
-    let hidden = world.post("/v1/entities", json!({"name": "ahmad"})).await.json["id"].clone();
+    let hidden = world.post("/v1/entities", json!({"handle": "ahmad"})).await.json["id"].clone();
     world.post("/v1/spaces/other/members", json!({"entity": hidden})).await;
     let theirs = world.post("/v1/spaces/other/messages", json!({"text": "psst", "sender": "ahmad"})).await;
     let path = theirs.headers["location"].to_str().unwrap();
@@ -179,7 +179,7 @@ async fn an_entitys_key_posts_as_its_own_entity_and_only_in_its_own_spaces() {
 async fn wake_on_of_a_space_can_be_set_changed_and_read() {
     let world = World::new().await;
     assert_eq!(world.get("/v1/spaces/home").await.json["wake_on"], "all");
-    let created = world.post("/v1/spaces", json!({"name": "quiet", "wake_on": "mention"})).await;
+    let created = world.post("/v1/spaces", json!({"handle": "quiet", "wake_on": "mention"})).await;
     assert_eq!((created.status, &created.json["wake_on"]), (201, &json!("mention")));
     let patch = |body| world.ask(Method::PATCH, "/v1/spaces/home", ADMIN, Some(body));
     let changed = patch(json!({"wake_on": "mention", "description": "calm"})).await;
@@ -206,7 +206,7 @@ async fn wake_on_of_a_space_can_be_set_changed_and_read() {
 #[tokio::test]
 async fn a_non_member_cannot_post_and_a_closed_space_takes_no_messages() {
     let world = World::new().await;
-    world.post("/v1/entities", json!({"name": "ahmad"})).await;
+    world.post("/v1/entities", json!({"handle": "ahmad"})).await;
     let stranger = world.post(MESSAGES, json!({"text": "hi", "sender": "ahmad"})).await;
     assert_eq!((stranger.status, stranger.code()), (403, "not_member"));
     assert_eq!(stranger.json["detail"], "`ahmad` is not a member of `home`");

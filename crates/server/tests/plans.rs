@@ -22,7 +22,7 @@ async fn a_plan_can_be_set_read_listed_and_deleted() {
     assert_eq!(world.get(&path).await.json, set.json);
     assert_eq!(world.get(PATH).await.json["items"], json!([set.json]));
     let card = world.get("/v1/agents/muhammad").await;
-    assert_eq!(card.json["next_plan"], set.json["next_at"]);
+    assert_eq!(card.json["next_plan_at"], set.json["next_at"]);
     assert_eq!(world.ask(Method::DELETE, &path, ADMIN, None).await.status, 204);
     assert_eq!(world.get(PATH).await.json["items"], json!([]));
     assert_eq!(world.get(&path).await.json["next_at"], Value::Null);
@@ -115,4 +115,44 @@ async fn plans_of_a_config_are_changed_only_with_it() {
     assert_eq!((bad.status, bad.code()), (422, "bad_config"), "{bad:?}");
     assert_eq!(patch(json!([])).await.status, 200);
     assert_eq!(world.get(PATH).await.json["items"], json!([]));
+}
+
+#[tokio::test]
+async fn a_plan_fires_when_an_operator_says_so_and_its_schedule_stays() {
+    let world = World::new().await;
+    let set = world.post(PATH, daily()).await.json;
+    world.signals();
+    let fire = format!("{PATH}/{}/fire", set["id"].as_str().unwrap());
+    let request = |key: &str| {
+        let request = Request::builder().method(Method::POST).uri(&fire).header("host", "localhost");
+        let request = request.header("authorization", format!("Bearer {ADMIN}"));
+        request.header("idempotency-key", key).body(axum::body::Body::empty()).unwrap()
+    };
+    let first = world.send(request("k-1")).await;
+    let event = world.get(first.headers["location"].to_str().unwrap()).await.json;
+    assert_eq!(
+        (first.status, &event["kind"], &event["data"]["instruction"]),
+        (201, &json!("plan"), &json!("look"))
+    );
+    assert_eq!(world.signals().len(), 1);
+    let again = world.send(request("k-1")).await;
+    assert_eq!((again.status, &again.json["id"]), (200, &first.json["id"]), "{again:?}");
+    // Another request, and one without a key, is another firing.
+    assert_eq!(world.send(request("k-2")).await.status, 201);
+    assert_eq!(world.ask(Method::POST, &fire, ADMIN, None).await.status, 201);
+    let events =
+        async || world.get("/v1/agents/muhammad/events").await.json["items"].as_array().unwrap().len();
+    assert_eq!(events().await, 3);
+    assert_eq!(world.get(PATH).await.json["items"], json!([set]), "the schedule stays");
+
+    let plan = format!("{PATH}/{}", set["id"].as_str().unwrap());
+    assert_eq!(world.ask(Method::DELETE, &plan, ADMIN, None).await.status, 204);
+    let again = world.send(request("k-1")).await;
+    assert_eq!((again.status, &again.json["id"]), (200, &first.json["id"]), "{again:?}");
+    let over = world.send(request("k-3")).await;
+    assert_eq!((over.status, over.code(), events().await), (409, "plan_over", 3), "{over:?}");
+    for (path, status) in [(format!("{PATH}/none/fire"), 404), ("/v1/agents/nobody/plans/x/fire".into(), 404)]
+    {
+        assert_eq!(world.ask(Method::POST, &path, ADMIN, None).await.status, status, "{path}");
+    }
 }

@@ -32,9 +32,16 @@ fn page(document: &Value) -> String {
          `admin` (admin keys), `member` (admin keys and keys of members of the space), `person` (admin keys and keys of\n\
          people), `service` (admin keys and keys of services), `any_key` (any key), `signed` (no key: a hook verifies each delivery),\n\
          `link` (no key: the link is valid for one call), `public` (no key) or `probe` (no key, and any name of the host). A key of the\n\
-         scope `operator:read` may do what an admin key may do with `GET`.\n",
+         scope `operator:read` may do what an admin key may do with `GET`.\n\n\
+         ## Errors\n\n\
+         What [each code](errors.md#codes-of-the-api) means. These are common; a route lists only errors of its own.\n\n\
+         | of | codes |\n|---|---|\n",
         text(&document["info"]["description"])
     );
+    for row in document["x-common-codes"].as_array().into_iter().flatten() {
+        let codes: Vec<_> = row["codes"].as_array().into_iter().flatten().map(text).collect();
+        let _ = writeln!(page, "| {} | `{}` |", text(&row["of"]), codes.join("`, `"));
+    }
     // Grouped by tag, in the order in which the tags first occur.
     let mut subjects: Vec<(&str, String)> = Vec::new();
     for (path, item) in object(&document["paths"]) {
@@ -82,6 +89,7 @@ fn write_operation(page: &mut String, path: &str, method: &str, operation: &Valu
         let _ = writeln!(page, "\nTakes {}, such as `{}`.", kind(&body["schema"]), body["example"]);
     }
     let fails = |status: &String| status.starts_with(['4', '5']);
+    let own = operation["x-codes"].as_array().cloned().unwrap_or_default();
     for (status, response) in object(&operation["responses"]).filter(|(status, _)| !fails(status)) {
         let gives =
             object(&response["content"]).next().map(|(media, content)| match kind(&content["schema"]) {
@@ -93,15 +101,23 @@ fn write_operation(page: &mut String, path: &str, method: &str, operation: &Valu
     let errors =
         object(&operation["responses"]).filter(|(status, _)| fails(status)).map(|(status, response)| {
             let of_code = "/content/application~1problem+json/schema/allOf/1/properties/code/enum";
-            let codes = response.pointer(of_code).and_then(Value::as_array).into_iter().flatten().map(text);
-            format!("`{status}` {}", codes.collect::<Vec<_>>().join(", "))
+            let codes = response.pointer(of_code).and_then(Value::as_array).into_iter().flatten();
+            let codes: Vec<_> = codes.filter(|code| own.contains(code)).map(text).collect();
+            (status, codes)
         });
-    let _ = writeln!(page, "\nErrors: {}.", errors.collect::<Vec<_>>().join(" · "));
+    let errors = errors.filter(|(_, codes)| !codes.is_empty());
+    let errors: Vec<_> = errors.map(|(status, codes)| format!("`{status}` {}", codes.join(", "))).collect();
+    if !errors.is_empty() {
+        let _ = writeln!(page, "\nErrors of its own: {}.", errors.join(" · "));
+    }
 }
 
 fn write_type(page: &mut String, name: &str, schema: &Value) {
     let _ = write!(page, "\n### {name}\n\n");
-    let about = description(schema);
+    let about = match name {
+        "Code" => "One of [these](errors.md#codes-of-the-api).".to_owned(),
+        _ => description(schema),
+    };
     if !about.is_empty() {
         let _ = writeln!(page, "{about}\n");
     }

@@ -117,7 +117,10 @@ async fn settle(world: &World) {
 #[tokio::test]
 async fn a_snapshot_lists_agents_that_back_off_only_in_spaces_with_waiting_events() {
     let world = World::new().await;
-    assert_eq!(world.post("/v1/spaces", json!({"name": "other", "members": ["muhammad"]})).await.status, 201);
+    assert_eq!(
+        world.post("/v1/spaces", json!({"handle": "other", "members": ["muhammad"]})).await.status,
+        201
+    );
     post_message(&world, "hello?").await;
     let cycle = CycleId(Uuid::from_u128(5));
     open_cycle(&world, cycle, &[1]).await;
@@ -164,7 +167,7 @@ async fn a_stream_begins_with_a_snapshot_and_continues_with_updates() {
     let snapshot = stream.named("snapshot").await;
     assert_eq!(snapshot.id, None);
     let rev = snapshot.data["rev"].as_u64().unwrap();
-    assert_eq!((&snapshot.data["space"]["name"], &snapshot.data["head_seq"]), (&json!("home"), &json!(1)));
+    assert_eq!((&snapshot.data["space"]["handle"], &snapshot.data["head_seq"]), (&json!("home"), &json!(1)));
     assert_eq!(
         snapshot.data["drafts"],
         json!([{"space": world.home, "message": draft, "agent": world.agent, "text": "Sal"}])
@@ -179,7 +182,7 @@ async fn a_stream_begins_with_a_snapshot_and_continues_with_updates() {
     let message = stream.named("message").await;
     assert_eq!((message.id, &message.data["type"]), (Some(rev + 1), &json!("message")));
     assert_eq!(message.data["message"], posted, "the same form as in the response to the sender");
-    world.post("/v1/entities", json!({"name": "ahmad"})).await;
+    world.post("/v1/entities", json!({"handle": "ahmad"})).await;
     world.post("/v1/spaces/home/members", json!({"entity": "ahmad"})).await;
     let member = stream.named("member").await;
     assert_eq!((member.id, &member.data["joined"]), (Some(rev + 2), &json!(true)));
@@ -203,7 +206,7 @@ async fn a_client_that_reconnects_gets_each_missed_message_once() {
             (message.id, &message.data["message"]["text"]),
             (Some(first + i - 1), &json!(i.to_string()))
         );
-        let names = ["sender_name", "sender_handle", "sender_kind"];
+        let names = ["sender_display_name", "sender_handle", "sender_kind"];
         let names = names.map(|name| message.data["message"][name].clone());
         assert_eq!(names, ["You", "you", "human"], "replayed messages have the sender's name too");
     }
@@ -401,7 +404,7 @@ async fn a_stream_without_updates_sends_pings_and_stays_open() {
 async fn a_removed_member_gets_no_message_posted_after_the_removal() {
     let world = World::new().await;
     let key = world.your_key().await;
-    world.post("/v1/entities", json!({"name": "ahmad"})).await;
+    world.post("/v1/entities", json!({"handle": "ahmad"})).await;
     world.post("/v1/spaces/home/members", json!({"entity": "ahmad"})).await;
     let mut stream = Stream::open(&world, HOME, &key, None).await;
     stream.named("snapshot").await;

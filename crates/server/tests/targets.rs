@@ -19,7 +19,7 @@ async fn a_target_is_added_told_and_listed_with_what_waits_for_it() {
     let world = World::new().await;
     let answer = put(&world, "Board", board()).await;
     assert_eq!(answer.status, 200, "{answer:?}");
-    let shown = ["name", "space", "waiting", "dead"].map(|key| answer.json[key].clone());
+    let shown = ["name", "space_handle", "waiting", "dead"].map(|key| answer.json[key].clone());
     assert_eq!(shown, [json!("board"), json!("home"), json!(0), json!(0)]);
     assert_eq!(answer.json["missing_secrets"], json!({"news": "it is not set"}));
     let sent = world.post("/v1/spaces/home/messages", json!({"text": "hello", "sender": "you"})).await;
@@ -28,7 +28,7 @@ async fn a_target_is_added_told_and_listed_with_what_waits_for_it() {
     let book = &world.ports.target_book;
     let (board, waiting) = book.deliveries_due(world.ports.clock.now(), 5).await.unwrap().remove(0);
     let body: Value = serde_json::from_str(&waiting.body).unwrap();
-    assert_eq!((&body["data"]["text"], &body["data"]["sender"]), (&json!("hello"), &json!("you")));
+    assert_eq!((&body["data"]["text"], &body["data"]["sender_handle"]), (&json!("hello"), &json!("you")));
     let why = "it answered 500".to_owned();
     assert!(book.delivery_failed(board, waiting.id.clone(), why, AfterFailure::Dead).await.unwrap());
     let dead = world.get("/v1/targets/board/dead").await.json["items"].clone();
@@ -66,11 +66,18 @@ async fn a_target_that_cannot_be_is_refused_with_the_reason() {
         (with("allow", json!(["a b"])), "bad_target", "`allow`"),
         (with("secrets", json!(["a b"])), "bad_target", "`secrets`"),
         (with("to", json!("x")), "unknown_field", "to"),
+        (with("only_if", json!("dat.urgent")), "bad_target", "`only_if`"),
+        (with("body", json!({"text": "{{ data.text"})), "bad_target", "`body`: in `text`"),
     ] {
         let answer = put(&world, "board", target.clone()).await;
         assert_eq!(answer.code(), code, "{target}: {answer:?}");
         assert!(answer.problem_text().contains(words), "{target}: {answer:?}");
     }
+    let mut written = with("only_if", json!("data.urgent"));
+    written["body"] = json!({"text": "{{ data.text }}", "n": 1});
+    let kept = put(&world, "written", written.clone()).await.json;
+    assert_eq!((&kept["only_if"], &kept["body"]), (&written["only_if"], &written["body"]));
+    assert_eq!(world.get("/v1/targets/written").await.json, kept);
     let of_agent = json!({"url": "https://a.example", "secrets": ["s"], "on": ["alert", "message", "alert"], "agent": "muhammad"});
     assert_eq!(put(&world, "ops", of_agent).await.json["on"], json!(["message", "alert"]));
     world.post("/v1/agents/muhammad/retire", json!({})).await;

@@ -39,6 +39,7 @@ struct Populated {
     event: String,
     dead: String,
     plan: String,
+    goal: String,
     key: String,
 }
 
@@ -52,9 +53,9 @@ async fn populated() -> Populated {
     let world = World::new().await;
     let text = |json: &Value, field: &str| json[field].as_str().unwrap().to_owned();
     for n in 0..3 {
-        made(&world, "/v1/entities", json!({"name": format!("person-{n}")})).await;
-        made(&world, "/v1/agents", json!({"name": format!("agent-{n}")})).await;
-        made(&world, "/v1/spaces", json!({"name": format!("space-{n}"), "members": ["you"]})).await;
+        made(&world, "/v1/entities", json!({"handle": format!("person-{n}")})).await;
+        made(&world, "/v1/agents", json!({"handle": format!("agent-{n}")})).await;
+        made(&world, "/v1/spaces", json!({"handle": format!("space-{n}"), "members": ["you"]})).await;
         let member = json!({"entity": format!("person-{n}")});
         made(&world, "/v1/spaces/home/members", member).await;
         made(&world, "/v1/spaces/home/messages", json!({"text": "hello", "sender": "you"})).await;
@@ -78,6 +79,10 @@ async fn populated() -> Populated {
             .await;
     }
     let plan = made(&world, "/v1/agents/muhammad/plans", plan).await;
+    for text in ["one", "two"] {
+        made(&world, "/v1/agents/muhammad/goals", json!({"description": text})).await;
+    }
+    let goal = made(&world, "/v1/agents/muhammad/goals", json!({"description": "three"})).await;
     let key = made(&world, "/v1/keys", json!({"scope": "service:bell"})).await;
     made(&world, "/v1/keys", json!({"scope": "operator:read"})).await;
     let book = &world.ports.target_book;
@@ -88,7 +93,8 @@ async fn populated() -> Populated {
     assert!(book.delivery_failed(target, dead.clone(), "no".to_owned(), after).await.unwrap());
     let call = asked(&world, |asked| asked).await.to_string();
     let (event, plan, key) = (text(&event, "id"), text(&plan, "id"), text(&key, "id"));
-    Populated { world, call, event, dead, plan, key }
+    let goal = text(&goal, "id");
+    Populated { world, call, event, dead, plan, goal, key }
 }
 
 fn request(method: Method, path: &str, bearer: &str, key: Option<&str>, body: &Value) -> Request<Body> {
@@ -105,14 +111,14 @@ fn request(method: Method, path: &str, bearer: &str, key: Option<&str>, body: &V
 
 /// How a route that changes something is used so that it does: its path, and its body.
 async fn used(all: &Populated, route: &str) -> Option<(String, Value)> {
-    let Populated { world, call, event, plan, key, .. } = all;
+    let Populated { world, call, event, plan, goal, key, .. } = all;
     let agent = "/v1/agents/muhammad";
     let hook = json!({"kind": "shared_secret", "secrets": ["token"], "agents": ["muhammad"]});
     let target =
         json!({"url": "https://example.com/x", "secrets": ["news"], "on": ["message"], "space": "home"});
     let (path, body) = match route {
         "POST /v1/agents" | "POST /v1/entities" | "POST /v1/spaces" => {
-            (route[5..].to_owned(), json!({"name": "fresh"}))
+            (route[5..].to_owned(), json!({"handle": "fresh"}))
         }
         "PATCH /v1/agents/{agent}" => (agent.to_owned(), json!({"display_name": "Other"})),
         "POST /v1/agents/{agent}/suspend" => (format!("{agent}/suspend"), NO_BODY),
@@ -124,9 +130,17 @@ async fn used(all: &Populated, route: &str) -> Option<(String, Value)> {
             (format!("{agent}/memories/key-0"), json!({"value": "other"}))
         }
         "DELETE /v1/agents/{agent}/memories/{key}" => (format!("{agent}/memories/key-0"), NO_BODY),
+        "POST /v1/agents/{agent}/goals" => {
+            (format!("{agent}/goals"), json!({"description": "new", "parent": goal}))
+        }
+        "PATCH /v1/agents/{agent}/goals/{goal}" => {
+            (format!("{agent}/goals/{goal}"), json!({"status": "completed"}))
+        }
+        "DELETE /v1/agents/{agent}/goals/{goal}" => (format!("{agent}/goals/{goal}"), NO_BODY),
         "POST /v1/agents/{agent}/plans" => {
             (format!("{agent}/plans"), json!({"name": "new", "instruction": "Go.", "after": "5m"}))
         }
+        "POST /v1/agents/{agent}/plans/{plan}/fire" => (format!("{agent}/plans/{plan}/fire"), NO_BODY),
         "DELETE /v1/agents/{agent}/plans/{plan}" => (format!("{agent}/plans/{plan}"), NO_BODY),
         "POST /v1/agents/{agent}/calls/{call}/cancel" => (format!("{agent}/calls/{call}/cancel"), NO_BODY),
         "POST /v1/agents/{agent}/events" => (format!("{agent}/events"), json!({"service": "bell"})),
@@ -258,7 +272,7 @@ async fn every_route_that_changes_something_does_it_once_for_each_key() {
         let all = populated().await;
         let world = &all.world;
         let what = format!("{method} {route}");
-        let other = json!({"name": "another"});
+        let other = json!({"handle": "another"});
         if let Some((path, body)) = used(&all, &what).await {
             let first = send(world, &method, &path, "once", &body).await;
             assert!((200..300).contains(&first.status), "{what}: {first:?}");
@@ -338,7 +352,7 @@ async fn a_key_is_new_again_after_thirty_days() {
 #[tokio::test]
 async fn a_repeat_is_answered_although_it_would_be_refused_now() {
     let world = World::new().await;
-    made(&world, "/v1/entities", json!({"name": "zainab"})).await;
+    made(&world, "/v1/entities", json!({"handle": "zainab"})).await;
     made(&world, "/v1/spaces/home/members", json!({"entity": "zainab"})).await;
     let messages = "/v1/spaces/home/messages";
     let body = json!({"text": "hello", "sender": "you", "mentions": ["zainab"]});
@@ -476,9 +490,9 @@ async fn handles_have_no_case_in_any_path() {
 #[tokio::test]
 async fn a_persons_key_learns_nothing_of_what_is_not_theirs() {
     let world = World::new().await;
-    made(&world, "/v1/entities", json!({"name": "zoe"})).await;
-    made(&world, "/v1/agents", json!({"name": "spy"})).await;
-    let space = made(&world, "/v1/spaces", json!({"name": "den", "members": ["zoe", "spy"]})).await;
+    made(&world, "/v1/entities", json!({"handle": "zoe"})).await;
+    made(&world, "/v1/agents", json!({"handle": "spy"})).await;
+    let space = made(&world, "/v1/spaces", json!({"handle": "den", "members": ["zoe", "spy"]})).await;
     let hidden: agent::id::SpaceId = space["id"].as_str().unwrap().parse().unwrap();
     let message = made(&world, "/v1/spaces/den/messages", json!({"text": "psst", "sender": "zoe"})).await;
     let call = asked(&world, |asked| agent::approval::Approval { space: Some(hidden), ..asked }).await;

@@ -168,7 +168,6 @@ async fn waiting_workers(served: &Served, number: usize) {
     }
 }
 
-/// While it waits it has no HTTP connection, but answers as one does.
 #[tokio::test]
 async fn a_claim_that_waits_on_a_socket_answers_there_and_ends_with_its_client() {
     let served = served().await;

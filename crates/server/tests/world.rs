@@ -10,16 +10,15 @@ use agent::config::AgentConfig;
 use agent::id::{AgentId, CredentialId, CycleId, EntityId, MessageId, SpaceId};
 use agent::life::{Lease, OpenCycle};
 use agent::port::{
-    Accept, Accepted, BoxStream, Clock, Credential, Founding, Ids, Model, ModelError, ModelInfo,
-    ModelRequest, Models, NewAgent, NewCredential, NewHuman, NewSpace, Piece, ReasoningReplay, Registry,
-    Scope,
+    Accept, Accepted, Clock, Credential, Founding, Ids, Model, ModelError, ModelInfo, NewAgent,
+    NewCredential, NewHuman, NewSpace, ReasoningReplay, Registry, Scope,
 };
 use agent::space::{NewMessage, PostedMessage};
 use agent::update::{Topic, Update};
 use axum::Router;
 use axum::body::Body;
 use axum::http::{HeaderMap, Method, Request, Response};
-use futures_util::StreamExt;
+use models::scripted::{Script, authored};
 use runtime::Ports;
 use runtime::answer_links::AnswerLinks;
 use runtime::node::{Node, Signal};
@@ -69,18 +68,6 @@ impl Answer {
     }
 }
 
-struct StubModel(ModelInfo);
-
-impl Model for StubModel {
-    fn info(&self) -> &ModelInfo {
-        &self.0
-    }
-
-    fn stream(&self, _: ModelRequest<'_>) -> BoxStream<'static, Result<Piece, ModelError>> {
-        futures_util::stream::empty().boxed()
-    }
-}
-
 /// Another key each time.
 fn next_key() -> [u8; 32] {
     static COUNT: AtomicU8 = AtomicU8::new(0);
@@ -88,29 +75,23 @@ fn next_key() -> [u8; 32] {
 }
 
 /// Has the model `demo`; `narrow` accepts two tools; the model `bug` panics.
-struct OneModel;
-
-impl Models for OneModel {
-    fn model(&self, name: Option<&str>) -> Result<Arc<dyn Model>, ModelError> {
-        match name.unwrap_or("demo") {
-            "demo" => Ok(Arc::new(StubModel(ModelInfo {
-                name: "demo".to_owned(),
-                provider: "demo".to_owned(),
-                context_window: 8_192,
-                max_output: 1_024,
-                reasoning_replay: ReasoningReplay::None,
-                forced_tool_choice: true,
-                demo: true,
-                ..ModelInfo::default()
-            }))),
-            "narrow" => {
-                let name = "narrow".to_owned();
-                Ok(Arc::new(StubModel(ModelInfo { name, max_tools: Some(2), ..ModelInfo::default() })))
-            }
-            "bug" => panic!("a bug in a model"),
-            other => Err(ModelError::NoModel(format!("`{other}` is not known"))),
-        }
-    }
+fn model(name: Option<&str>) -> Result<Arc<dyn Model>, ModelError> {
+    let info = match name.unwrap_or("demo") {
+        "demo" => ModelInfo {
+            name: "demo".to_owned(),
+            provider: "demo".to_owned(),
+            context_window: 8_192,
+            max_output: 1_024,
+            reasoning_replay: ReasoningReplay::None,
+            forced_tool_choice: true,
+            demo: true,
+            ..ModelInfo::default()
+        },
+        "narrow" => ModelInfo { name: "narrow".to_owned(), max_tools: Some(2), ..ModelInfo::default() },
+        "bug" => panic!("a bug in a model"),
+        other => return Err(ModelError::NoModel(format!("`{other}` is not known"))),
+    };
+    Ok(authored(info, |_| Script::new()))
 }
 
 impl World {
@@ -146,7 +127,7 @@ impl World {
             .with(by_workers("resize", look(&counters)));
         let ports = Ports::new(
             Arc::new(store),
-            Arc::new(OneModel),
+            Arc::new(model),
             Arc::new(toolbox),
             Arc::new(clock.clone()),
             Arc::new(ids),
@@ -314,6 +295,10 @@ impl World {
             .map(|error| format!("{}: {error}", error.instance_path()))
             .collect();
         assert!(errors.is_empty(), "{method} {path} is not as documented: {errors:#?}\n{}", answer.json);
+        let misnamed = crate::names::misnamed(&answer.json);
+        assert!(misnamed.is_empty(), "{method} {path}: {misnamed:#?}\n{}", answer.json);
+        let command = answer.status >= 400 && answer.json.to_string().contains("`viv ");
+        assert!(!command, "{method} {path}: clients over HTTP have no commands: {}", answer.json);
     }
 }
 

@@ -1,6 +1,6 @@
-//! Stores of every version can be migrated, verified and used. A fixture is a store with processed events, written
-//! as SQL. A new migration needs a fixture of the version that it creates: run this with `VIV_WRITE_FIXTURE` set.
-//! The fixture of a released version is never changed.
+//! Stores of every version can be migrated, verified and used. A fixture is the rows of a store with processed events, written
+//! as SQL; its tables are those of the migrations up to its version. A new migration needs a fixture of the version that it
+//! creates: run this with `VIV_WRITE_FIXTURE` set. The fixture of a released version is never changed.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -26,33 +26,58 @@ async fn newest() -> i64 {
     verify(dir.path()).unwrap().version
 }
 
-/// The store as SQL that creates it again.
+fn texts(db: &Connection, sql: &str) -> Vec<String> {
+    let mut ask = db.prepare(sql).unwrap();
+    ask.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
+}
+
+/// How a fixture for these tables begins. A migration that is changed makes other tables than the stores out there have.
+fn head(db: &Connection, version: i64) -> String {
+    let made =
+        "SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite%' ORDER BY name";
+    let sum = crc32fast::hash(texts(db, made).join("\n").as_bytes());
+    format!(
+        "-- The rows of a store of version {version}: see `migrations.rs`. Checksum of its tables: {sum:08x}\n"
+    )
+}
+
+/// The rows of the store as SQL that inserts them.
 fn as_sql(db: &Connection, version: i64) -> String {
-    let texts = |sql: &str| -> Vec<String> {
-        let mut ask = db.prepare(sql).unwrap();
-        ask.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
-    };
-    let mut out =
-        format!("-- A store of version {version} with some processed events: see `migrations.rs`.\n");
     let application: i64 = db.pragma_query_value(None, "application_id", |row| row.get(0)).unwrap();
-    out += &format!("PRAGMA application_id = {application};\nPRAGMA user_version = {version};\n");
-    let made = "SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite%'";
-    for sql in texts(&format!("{made} AND type = 'table' ORDER BY rowid")) {
-        out += &format!("{sql};\n");
-    }
+    let mut out = head(db, version);
+    out += &format!(
+        "PRAGMA application_id = {application};\nPRAGMA user_version = {version};\nDELETE FROM meta;\n"
+    );
     let names =
         "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite%' ORDER BY rowid";
-    for table in texts(names) {
-        let columns = texts(&format!("SELECT name FROM pragma_table_info('{table}')"));
+    for table in texts(db, names) {
+        let columns = texts(db, &format!("SELECT name FROM pragma_table_info('{table}')"));
         let quoted: Vec<String> = columns.iter().map(|column| format!("quote({column})")).collect();
-        for row in texts(&format!("SELECT {} FROM {table}", quoted.join(" || ', ' || "))) {
+        for row in texts(db, &format!("SELECT {} FROM {table}", quoted.join(" || ', ' || "))) {
             out += &format!("INSERT INTO {table} ({}) VALUES ({row});\n", columns.join(", "));
         }
     }
-    for sql in texts(&format!("{made} AND type <> 'table' ORDER BY rowid")) {
-        out += &format!("{sql};\n");
-    }
     out
+}
+
+/// Writes the store of a fixture.
+fn write_store(file: &Path, version: i64) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/sqlite/engine/migrations");
+    let mut migrations: Vec<PathBuf> =
+        std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    migrations.sort();
+    let db = Connection::open(file).unwrap();
+    for migration in &migrations[..usize::try_from(version).unwrap()] {
+        db.execute_batch(&std::fs::read_to_string(migration).unwrap()).unwrap();
+    }
+    let rows = std::fs::read_to_string(fixtures().join(format!("v{version}.sql")))
+        .unwrap_or_else(|error| panic!("version {version} has no fixture: {error}"));
+    let head = head(&db, version);
+    assert!(
+        rows.starts_with(&head),
+        "a migration up to {version} was changed: wanted the fixture to begin with {head}"
+    );
+    db.execute_batch(&rows).unwrap();
 }
 
 #[tokio::test]
@@ -71,14 +96,10 @@ async fn the_newest_version_has_a_fixture() {
 async fn a_store_of_each_version_is_migrated_and_can_be_used() {
     let newest = newest().await;
     for version in 1..=newest {
-        let sql = std::fs::read_to_string(fixtures().join(format!("v{version}.sql")))
-            .unwrap_or_else(|error| panic!("version {version} has no fixture: {error}"));
         let dir = tempfile::tempdir().unwrap();
         let data = dir.path().join("data");
         std::fs::create_dir(&data).unwrap();
-        let db = Connection::open(data.join("vivarium.db")).unwrap();
-        db.execute_batch(&sql).unwrap();
-        drop(db);
+        write_store(&data.join("vivarium.db"), version);
 
         // Before the migration: verified as far as possible, and backed up.
         let before = verify(&data).unwrap();

@@ -2,6 +2,7 @@
 //! each effect with counters. A dev-dependency of `tests/` folders only.
 
 pub mod contract;
+pub mod long_life;
 mod protocol;
 #[cfg(feature = "stubs")]
 pub mod stubs;

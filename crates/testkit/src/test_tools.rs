@@ -166,19 +166,24 @@ pub fn panics(counters: &Counters, effect: Effect) -> Arc<dyn Tool> {
 /// `tool` under another name, with calls that are shown in spaces.
 pub fn visible(name: &str, tool: Arc<dyn Tool>) -> Arc<dyn Tool> {
     let spec = ToolSpec { name: name.to_owned(), visible: true, ..tool.spec().clone() };
-    Arc::new(WithSpec { spec, tool })
+    with_spec(tool, spec)
 }
 
 /// `tool` under another name, as an asynchronous tool. Each call may take `timeout`.
 pub fn asynchronous(name: &str, tool: Arc<dyn Tool>, timeout: Duration) -> Arc<dyn Tool> {
     let spec = ToolSpec { name: name.to_owned(), asynchronous: true, timeout, ..tool.spec().clone() };
-    Arc::new(WithSpec { spec, tool })
+    with_spec(tool, spec)
 }
 
 /// `tool` under that name, run by workers of version 1 in place of the server.
 pub fn by_workers(name: &str, tool: Arc<dyn Tool>) -> Arc<dyn Tool> {
     let (name, worker) = (name.to_owned(), Some("1".to_owned()));
     let spec = ToolSpec { name, worker, counted: OnceLock::new(), ..tool.spec().clone() };
+    Arc::new(WithSpec { spec, tool })
+}
+
+/// `tool` with this specification.
+pub fn with_spec(tool: Arc<dyn Tool>, spec: ToolSpec) -> Arc<dyn Tool> {
     Arc::new(WithSpec { spec, tool })
 }
 
@@ -380,7 +385,7 @@ mod tests {
     use agent::id::{AgentId, CycleId, RootId, SpaceId};
     use agent::life::Facts;
     use agent::life::SpaceFacts;
-    use agent::port::{Lookup, NoGate, Recall, RecallError, RecallQuery, Recalled, StoreError};
+    use agent::port::{CycleRef, Lookup, NoGate, Recall, RecallError, RecallQuery, Recalled, StoreError};
     use agent::run::Run;
     use futures_util::FutureExt;
     use jiff::Timestamp;
@@ -394,7 +399,7 @@ mod tests {
             Box::pin(async { Ok(Recalled::default()) })
         }
 
-        fn cycle(&self, _: AgentId, _: CycleId) -> BoxFuture<'_, Result<Vec<Entry>, StoreError>> {
+        fn cycle(&self, _: AgentId, _: CycleRef) -> BoxFuture<'_, Result<Vec<Entry>, StoreError>> {
             Box::pin(async { Ok(Vec::new()) })
         }
     }

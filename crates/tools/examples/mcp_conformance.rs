@@ -11,7 +11,8 @@ use agent::event::{NamedMessage, Trust};
 use agent::id::{AgentId, CallId, CycleId, RootId, SpaceId};
 use agent::life::{Facts, SpaceFacts};
 use agent::port::{
-    BoxFuture, Lookup, NoGate, Recall, RecallError, RecallQuery, Recalled, StoreError, Tool, ToolContext,
+    BoxFuture, CycleRef, Lookup, NoGate, Recall, RecallError, RecallQuery, Recalled, StoreError, Tool,
+    ToolContext,
 };
 use agent::run::Run;
 use jiff::Timestamp;
@@ -81,7 +82,7 @@ impl Recall for Nothing {
         Box::pin(async { Ok(Recalled::default()) })
     }
 
-    fn cycle(&self, _: AgentId, _: CycleId) -> BoxFuture<'_, Result<Vec<Entry>, StoreError>> {
+    fn cycle(&self, _: AgentId, _: CycleRef) -> BoxFuture<'_, Result<Vec<Entry>, StoreError>> {
         Box::pin(async { Ok(Vec::new()) })
     }
 }

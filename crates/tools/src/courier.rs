@@ -1,6 +1,7 @@
 //! Sends targets what they are told, signed as in Standard Webhooks, through the one way out. Must not know what a delivery
 //! says.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,11 +9,18 @@ use agent::limits;
 use agent::port::{BoxFuture, Courier, SendFailure, StoredTarget, TargetDelivery};
 use jiff::Timestamp;
 use reqwest::{Method, Url};
+use serde_json::Value;
 
 use crate::connector::{AllowList, Connector, Outgoing, TrafficLimits};
 use crate::hook::SignatureScheme;
 use crate::http::retry_after;
 use crate::secret::{SecretValue, Secrets};
+use crate::template::{self, Slot};
+
+/// What news consist of, as templates read them.
+const NEWS_PARTS: [&str; 3] = ["type", "timestamp", "data"];
+const JSON: &str = "application/json";
+const TEXT: &str = "text/plain; charset=utf-8";
 
 /// Sends through a connector.
 pub struct SignedCourier {
@@ -35,7 +43,8 @@ impl SignedCourier {
     async fn signed(
         &self,
         target: &StoredTarget,
-        delivery: &TargetDelivery,
+        id: &str,
+        body: &[u8],
         now: Timestamp,
     ) -> Result<Vec<(&'static str, String)>, String> {
         let (mut signed, mut unusable) = (Vec::<(&str, String)>::new(), Vec::new());
@@ -47,8 +56,7 @@ impl SignedCourier {
                     continue;
                 }
             };
-            let more =
-                SignatureScheme::Standard.sign(&secret, &delivery.id, now, delivery.body.as_bytes())?;
+            let more = SignatureScheme::Standard.sign(&secret, id, now, body)?;
             match signed.last_mut().zip(more.last()) {
                 // The signature is the last one of the headers, and there may be several of it.
                 Some(((_, signatures), (_, signature))) => *signatures = format!("{signatures} {signature}"),
@@ -63,15 +71,57 @@ impl SignedCourier {
         target: &StoredTarget,
         delivery: &TargetDelivery,
         now: Timestamp,
-    ) -> Result<(u16, Option<Duration>), String> {
-        let signed = self.signed(target, delivery, now).await?;
-        let mut request = request(target)?.body(delivery.body.clone());
-        for (name, value) in signed.into_iter().chain([("content-type", "application/json".to_owned())]) {
+    ) -> Result<Option<(u16, Option<Duration>)>, String> {
+        let Some((body, content_type)) = written(target, &delivery.body)? else { return Ok(None) };
+        let signed = self.signed(target, &delivery.id, body.as_bytes(), now).await?;
+        let mut request = request(target)?.body(body);
+        for (name, value) in signed.into_iter().chain([("content-type", content_type.to_owned())]) {
             request = request.header(name, &value, false).map_err(|error| error.to_string())?;
         }
         let answer = self.connector.send(request).await.map_err(|error| error.to_string())?;
-        Ok((answer.status, retry_after(answer.header("retry-after"), now)))
+        Ok(Some((answer.status, retry_after(answer.header("retry-after"), now))))
     }
+}
+
+/// What is sent of these news, and its type; `None` if that is nothing.
+fn written(target: &StoredTarget, news: &str) -> Result<Option<(String, &'static str)>, String> {
+    if target.only_if.is_none() && target.body.is_none() {
+        return Ok(Some((news.to_owned(), JSON)));
+    }
+    let parts: Value = serde_json::from_str(news).map_err(|error| error.to_string())?;
+    let context = template::context(&parts);
+    if let Some(rule) = &target.only_if {
+        let wanted = template::is_true(rule, &context);
+        if !wanted.map_err(|why| format!("`only_if` cannot be decided, so nothing was sent: {why}"))? {
+            return Ok(None);
+        }
+    }
+    let Some(source) = &target.body else { return Ok(Some((news.to_owned(), JSON))) };
+    let body = template::structured(source, Slot::Event, &context);
+    let body = body.map_err(|why| format!("`body` cannot be written, so nothing was sent: {why}"))?;
+    Ok(match body {
+        None | Some(Value::Null) => None,
+        Some(Value::String(text)) => (!text.trim().is_empty()).then_some((text, TEXT)),
+        Some(other) => Some((other.to_string(), JSON)),
+    })
+}
+
+/// Checks what of the news a target is sent, and how it is written.
+fn check_written(target: &StoredTarget) -> Result<(), String> {
+    let known = BTreeSet::from(NEWS_PARTS);
+    let bounded = |key: &str, size: usize| match size > limits::TARGET_TEMPLATE_MAX_BYTES {
+        true => Err(format!("`{key}`: wanted at most {} bytes", limits::TARGET_TEMPLATE_MAX_BYTES)),
+        false => Ok(()),
+    };
+    if let Some(rule) = &target.only_if {
+        bounded("only_if", rule.len())?;
+        template::check_rule(rule, &known).map_err(|why| format!("`only_if`: {why}"))?;
+    }
+    if let Some(body) = &target.body {
+        bounded("body", body.to_string().len())?;
+        template::check_structured(body, Slot::Event, &known).map_err(|why| format!("`body`: {why}"))?;
+    }
+    Ok(())
 }
 
 /// The request without its body and headers.
@@ -112,7 +162,7 @@ impl Courier for SignedCourier {
             ));
         }
         for name in &target.secrets {
-            crate::template::check_secret_name(name).map_err(|why| format!("`secrets`: {why}"))?;
+            template::check_secret_name(name).map_err(|why| format!("`secrets`: {why}"))?;
         }
         if let Ok(url) = Url::parse(&target.url) {
             if !url.username().is_empty() || url.password().is_some() {
@@ -126,6 +176,7 @@ impl Courier for SignedCourier {
                 return Err("`url`: wanted one without `#` and what follows, which is never sent".to_owned());
             }
         }
+        check_written(target)?;
         self.connector.check_own(&request(target)?).map_err(|error| format!("`url`: {error}"))
     }
 
@@ -141,12 +192,12 @@ impl Courier for SignedCourier {
     ) -> BoxFuture<'a, Result<(), SendFailure>> {
         Box::pin(async move {
             match self.attempt(target, delivery, now).await {
-                Ok((200..=299, _)) => Ok(()),
-                Ok((410, _)) => Err(SendFailure::Gone),
-                Ok((status, Some(wait))) => {
+                Ok(None | Some((200..=299, _))) => Ok(()),
+                Ok(Some((410, _))) => Err(SendFailure::Gone),
+                Ok(Some((status, Some(wait)))) => {
                     Err(SendFailure::Busy { why: format!("it answered {status}"), wait })
                 }
-                Ok((status, None)) => Err(SendFailure::Failed(format!("it answered {status}"))),
+                Ok(Some((status, None))) => Err(SendFailure::Failed(format!("it answered {status}"))),
                 Err(why) => Err(SendFailure::Failed(why)),
             }
         })

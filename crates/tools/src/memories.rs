@@ -22,7 +22,7 @@ pub(crate) struct MemoryArg {
     key: String,
     value: String,
     importance: Option<ImportanceArg>,
-    pin: Option<bool>,
+    pinned: Option<bool>,
 }
 
 // No doc comment: the model would read it.
@@ -57,7 +57,7 @@ impl PrebuiltTool for SetMemories {
         let nothing = |wrong: String| ToolError::new(format!("nothing was set: {wrong}"));
         let mut set = Vec::new();
         let mut memories = Vec::with_capacity(args.memories.len());
-        for MemoryArg { key, value, importance, pin } in args.memories {
+        for MemoryArg { key, value, importance, pinned } in args.memories {
             let key = key.trim().to_owned();
             if let Some(wrong) = memory::flaw(&key, &value) {
                 return Err(nothing(wrong));
@@ -70,7 +70,7 @@ impl PrebuiltTool for SetMemories {
                 ImportanceArg::Normal => Importance::Normal,
                 ImportanceArg::High => Importance::High,
             });
-            memories.push(MemoryChange::Set { key, value, importance, pin, trust: None });
+            memories.push(MemoryChange::Set { key, value, importance, pinned, trust: None });
         }
         let changes = context.pending.memories.iter().chain(&memories);
         let after = memory::after(&context.facts.memories, changes);

@@ -3,10 +3,11 @@
 use agent::call::head_and_tail;
 use agent::changes::{Inward, MemoryChange};
 use agent::entry::Entry;
-use agent::id::CycleId;
 use agent::limits;
 use agent::message::Part;
-use agent::port::{Done, Excerpt, RecallError, RecallKind, RecallQuery, ToolContext, ToolError, time_limit};
+use agent::port::{
+    CycleRef, Done, Excerpt, RecallError, RecallKind, RecallQuery, ToolContext, ToolError, time_limit,
+};
 use agent::tool::{ToolLabel, names};
 use jiff::Timestamp;
 use schemars::JsonSchema;
@@ -120,7 +121,7 @@ fn line(found: &Excerpt) -> Value {
     let mut add = |key: &str, value: Option<Value>| value.into_iter().for_each(|value| line[key] = value);
     add("cycle", found.cycle.map(|cycle| json!(cycle)));
     add("key", found.key.as_ref().map(|key| json!(key)));
-    add("space", found.space.as_ref().map(|space| json!(space)));
+    add("space", found.space_handle.as_ref().map(|space| json!(space)));
     add("trust", found.trust.map(|trust| json!(trust)));
     add("text", Some(json!(found.text)));
     line
@@ -143,22 +144,21 @@ pub(crate) struct ReadCycle;
 impl PrebuiltTool for ReadCycle {
     type Args = ReadCycleArgs;
     const NAME: &'static str = names::READ_CYCLE;
-    const DESCRIPTION: &'static str = "Read one of your past cycles.";
+    const DESCRIPTION: &'static str = "Read one of your past cycles, by number or id.";
     const LABELS: &'static [ToolLabel] = &[ToolLabel::Private];
 
     async fn run(args: ReadCycleArgs, context: ToolContext<'_>) -> Result<Done, ToolError> {
-        let none =
-            || ToolError::new("you have no such cycle: `recall` and `get_my_runs` return ids of cycles");
-        let cycle: CycleId = args.cycle.trim().parse().map_err(|_| none())?;
+        let none = || {
+            let ids = "`recall` and `get_my_runs` return ids of cycles, and a summary their numbers";
+            ToolError::new(format!("you have no such cycle: {ids}"))
+        };
+        let cycle: CycleRef = args.cycle.parse().map_err(|()| none())?;
         let entries = context.lookup.cycle(context.agent, cycle).await.map_err(unreadable)?;
-        if entries.is_empty() {
-            return Err(none());
-        }
+        let Some(first) = entries.first() else { return Err(none()) };
         let room = limits::OUTCOME_SHOWN_MAX_BYTES - FRAME_BYTES;
         let shown = take_fitting(entries.iter().map(entry_line), room);
         let left_out = entries.len() - shown.len();
-        let mut reply =
-            json!({"cycle": cycle, "at": entries.first().map(|entry| entry.at), "entries": shown});
+        let mut reply = json!({"cycle": first.cycle, "at": first.at, "entries": shown});
         if left_out > 0 {
             reply["left_out"] = json!(left_out);
         }

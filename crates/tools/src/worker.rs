@@ -1,10 +1,7 @@
 //! Worker tools: what a model reads of them. Their calls are run by programs outside, which claim them from the runtime;
 //! this module must not know how.
 
-use std::sync::{Arc, OnceLock};
-
 use agent::port::{BoxFuture, Done, Tool, ToolContext, ToolError, ToolSpec};
-use agent::quote::{visible, visible_json};
 use serde_json::Value;
 
 use crate::arguments::Checker;
@@ -29,20 +26,7 @@ impl WorkerTool {
             }
         };
         let version = declaration.worker.clone().unwrap_or_default().version;
-        let spec = ToolSpec {
-            name: declaration.name.clone(),
-            description: visible(declaration.description.trim()),
-            schema: Arc::new(visible_json(&declaration.input)),
-            effect: declaration.effect,
-            visible: declaration.visible,
-            timeout: declaration.timeout,
-            asynchronous: declaration.asynchronous,
-            version: declaration.version(),
-            labels: declaration.labels(),
-            worker: Some(version),
-            foreign: false,
-            counted: OnceLock::new(),
-        };
+        let spec = declaration.spec(Some(version));
         Ok(Self { spec, checker })
     }
 }

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use super::{Approval, ApprovalState, how_to_answer, wanted_answer};
+use super::{Approval, ApprovalState, AskKind, how_to_answer, wanted_answer};
 use crate::call::{CallRow, Outcome};
 use crate::quote;
 
@@ -19,9 +19,14 @@ pub fn short_version(version: &str) -> &str {
 pub fn card(row: &CallRow, approval: &Approval) -> String {
     let why = inside(&approval.why);
     let (id, how) = (&row.id, how_to_answer(approval.kind));
+    let requested = requested_by(approval).map(|by| format!("\n{by}")).unwrap_or_default();
     if approval.question {
         let wanted = inside(&wanted_answer(approval));
-        return format!("[question] {why}\n{wanted}\n(viv approvals answer {id} {how})");
+        let here = match approval.kind {
+            AskKind::Form => "",
+            AskKind::Approval | AskKind::Choice | AskKind::Text => ", also as a message here",
+        };
+        return format!("[question] {why}{requested}\n{wanted}{here}\n(viv approvals answer {id} {how})");
     }
     let arguments = inside(&quote::visible_arguments(&row.arguments));
     let (tool, version) = (&row.tool, short_version(&row.tool_version));
@@ -30,7 +35,7 @@ pub fn card(row: &CallRow, approval: &Approval) -> String {
         false => format!("\nmay be answered by: {}", quote::visible_line(&approval.approvers.join(", "))),
     };
     format!(
-        "[approval wanted] {tool} (version {version})\narguments: {arguments}\nwhy: {why}{only}\n\
+        "[approval wanted] {tool} (version {version})\narguments: {arguments}{requested}\nwhy: {why}{only}\n\
          (viv approvals answer {id} {how})"
     )
 }
@@ -40,13 +45,15 @@ pub fn card_end(row: &CallRow, approval: &Approval) -> String {
     let by =
         approval.by.as_ref().map(|by| format!(" by {}", quote::visible_line(&by.name))).unwrap_or_default();
     let state = approval.state.as_str();
-    let mut lines = if approval.question {
-        vec![format!("[question {state}{by}] {}", inside(&approval.why))]
+    let head = if approval.question {
+        format!("[question {state}{by}] {}", inside(&approval.why))
     } else {
-        let head =
-            format!("[approval {state}{by}] {} (version {})", row.tool, short_version(&row.tool_version));
-        vec![head, format!("arguments: {}", inside(&quote::visible_arguments(&row.arguments)))]
+        format!("[approval {state}{by}] {} (version {})", row.tool, short_version(&row.tool_version))
     };
+    let mut lines: Vec<String> = [head].into_iter().chain(requested_by(approval)).collect();
+    if !approval.question {
+        lines.push(format!("arguments: {}", inside(&quote::visible_arguments(&row.arguments))));
+    }
     let asked = approval.asked_arguments.iter().map(|asked| inside(&quote::visible_arguments(asked)));
     lines.extend(asked.map(|asked| format!("asked for: {asked}")));
     lines.extend(approval.reason.iter().map(|reason| format!("reason: {}", inside(reason))));
@@ -59,6 +66,12 @@ pub fn card_end(row: &CallRow, approval: &Approval) -> String {
         (Some(_) | None, _) => {}
     }
     lines.join("\n")
+}
+
+/// Who caused the call, as a line of a card.
+fn requested_by(approval: &Approval) -> Option<String> {
+    let names: Vec<&str> = approval.requested_by.iter().map(|by| by.name.as_str()).collect();
+    (!names.is_empty()).then(|| format!("requested by: {}", inside(&names.join(", "))))
 }
 
 /// The answer in the outcome of a question.

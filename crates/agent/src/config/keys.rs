@@ -237,7 +237,7 @@ pub const KEYS: [ConfigKey; 46] = [
     ),
     key(
         "guard",
-        OneOf(&GuardMode::NAMES),
+        OneOf(GuardMode::NAMES),
         Bound::None,
         NextCycle,
         "While strangers' text is in what the model reads: with `ask` a person must approve every call by which something can leave; `strict` refuses such calls, and those that cannot be undone; `off` does nothing.",
@@ -272,7 +272,7 @@ pub const KEYS: [ConfigKey; 46] = [
     ),
     key(
         "workspace.placement",
-        OneOf(&Placement::NAMES),
+        OneOf(Placement::NAMES),
         Bound::None,
         NextCycle,
         "With `append` the workspace stays where it was sent until the history is compacted, and later cycles are shown what has changed; with `fresh` it vanishes, and each cycle is shown the whole.",
@@ -286,7 +286,7 @@ pub const KEYS: [ConfigKey; 46] = [
     ),
     key(
         "history.summary",
-        OneOf(&SummaryBy::NAMES),
+        OneOf(SummaryBy::NAMES),
         Bound::None,
         NextCycle,
         "Who writes the summary of what is left out: a `model` (where it fails, as `digest`), `digest`: a line per cycle by rule, or nobody.",
@@ -353,7 +353,7 @@ pub const KEYS: [ConfigKey; 46] = [
         Whole,
         Range(0, limits::PAUSE_MAX_MS),
         NextCycle,
-        "Milliseconds that a cycle waits for a person's answer; then it goes on, and the answer becomes an event.",
+        "Milliseconds that a cycle waits for a person's answer at most. Then, or as soon as another event wants the agent, it goes on, and the answer becomes an event.",
     ),
     key(
         "model_timeouts.connect",
@@ -373,7 +373,7 @@ pub const KEYS: [ConfigKey; 46] = [
     key("model_timeouts.total", Whole, MILLISECONDS, NextCycle, "Milliseconds for the whole generation."),
     key(
         "reply",
-        OneOf(&ReplyMode::NAMES),
+        OneOf(ReplyMode::NAMES),
         Bound::None,
         NextCycle,
         "What becomes of text without a call. `auto`: if the agent owes one person an answer, a notice explains once how to post; the second such text is posted. `tool`: it is private. `text`: it is posted at once, for models too small to call tools.",
@@ -402,7 +402,7 @@ pub const KEYS: [ConfigKey; 46] = [
     ),
     key(
         "wake_on",
-        OneOf(&WakeOn::NAMES),
+        OneOf(WakeOn::NAMES),
         Bound::None,
         AtOnce,
         "`all`: every agent's message wakes it; `mention`: only one that names it. Messages of people always do.",

@@ -33,10 +33,28 @@ impl AgentConfig {
         named
     }
 
-    /// Entries that name tools of an MCP server, and no tool that is known now, each with its key.
-    pub fn unmatched_servers(&self, known: &[String]) -> Vec<(&'static str, &str)> {
+    /// Entries that name tools of an MCP server, and no tool that is known now, each as key and message.
+    pub fn unmatched_servers(&self, known: &[String]) -> Vec<(&'static str, String)> {
         let of_servers = self.named_tools().into_iter().filter(|(key, tool)| is_of_server(key, tool));
-        of_servers.filter(|(_, tool)| !known.iter().any(|name| is_named(tool, name))).collect()
+        let unmatched = of_servers.filter(|(_, tool)| !known.iter().any(|name| is_named(tool, name)));
+        let message = |(key, tool): (&'static str, &str)| {
+            let server = tool.split(':').next().unwrap_or_default();
+            let so =
+                if key == "tools" { "so the agent has none of it" } else { "so nobody is asked about one" };
+            let what = format!(
+                "`{key}`: no approved tool matches `{tool}`, {so}; is the MCP server `{server}` in the \
+                 settings? `viv mcp approve {server}` approves what it offers"
+            );
+            (key, what)
+        };
+        unmatched.map(message).collect()
+    }
+
+    /// All entries that name tools of which none is known now, each as a message: also of tools that went after the config was
+    /// checked.
+    pub fn unmatched_tools(&self, known: &[String]) -> Vec<String> {
+        let unknown = self.unknown_tools(known).into_iter().map(|(_, what, _)| what);
+        unknown.chain(self.unmatched_servers(known).into_iter().map(|(_, what)| what)).collect()
     }
 
     /// The unknown tools among [`AgentConfig::named_tools`], each as key, message and hint.
@@ -152,7 +170,9 @@ mod tests {
         assert_eq!(unknown[1].2, "did you mean `lock`?");
         let config = AgentConfig::from_json(&json!({"tools": ["git:*", "web:get", "lo*", "x*"]})).unwrap();
         let known = ["web__get", "lock"].map(str::to_owned);
-        assert_eq!(config.unmatched_servers(&known), [("tools", "git:*")]);
+        let [(key, what)] = &config.unmatched_servers(&known)[..] else { panic!("wanted one") };
+        assert!(*key == "tools" && what.contains("matches `git:*`, so the agent has none"), "{what}");
+        assert_eq!(config.unmatched_tools(&known)[0], "`tools`: no tool matches `x*`");
         let unknown = config.unknown_tools(&known);
         assert_eq!(unknown.len(), 1);
         assert_eq!(unknown[0].1, "`tools`: no tool matches `x*`");

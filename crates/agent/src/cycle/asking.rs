@@ -5,14 +5,17 @@ use jiff::Timestamp;
 use super::acting::Acting;
 use super::decide::PlannedCall;
 use super::{After, At, Cycle, Next, Step};
-use crate::approval::{Approval, AskKind, ByRule, Patience, PersonQuestion, hash_of};
-use crate::call::{CallRow, CallState, Effect, Outcome, OutcomeStatus};
+use crate::approval::{Approval, AskKind, ByRule, Patience, PersonQuestion, RequestedBy, hash_of};
+use crate::call::{CallRow, CallState, Effect, Outcome, OutcomeStatus, head_and_tail};
 use crate::changes::Refusal;
+use crate::delivery;
 use crate::entity::EntityKind;
+use crate::event::Principal;
 use crate::guard::{Exposure, GuardVerdict, WayOut};
-use crate::id::{CallId, EntityId, SpaceId};
+use crate::id::{EntityId, SpaceId};
 use crate::life::IdleReason;
 use crate::limits;
+use crate::port::ReplyPart;
 use crate::quote;
 use crate::tool::{ToolSpec, is_named, names};
 
@@ -33,6 +36,25 @@ pub(super) enum ApprovalNeed {
     Asked(Asked),
 }
 
+/// Where a call comes from: the step and the reply in which a model made it.
+#[derive(Clone, Copy)]
+pub(super) struct Source<'a> {
+    pub(super) step: &'a Step,
+    pub(super) reply: &'a [ReplyPart],
+}
+
+impl Source<'_> {
+    /// What the model wrote beside its calls.
+    fn said(self) -> Option<String> {
+        let texts = self.reply.iter().filter_map(|part| match part {
+            ReplyPart::Text(text) => Some(text.trim()),
+            ReplyPart::Reasoning(_) | ReplyPart::Call { .. } => None,
+        });
+        let said = texts.filter(|text| !text.is_empty()).collect::<Vec<_>>().join("\n");
+        (!said.is_empty()).then(|| head_and_tail(&said, limits::APPROVAL_SAID_MAX_BYTES))
+    }
+}
+
 impl ApprovalNeed {
     pub(super) fn parts(self) -> (Option<Asked>, Option<ByRule>) {
         match self {
@@ -46,6 +68,22 @@ impl ApprovalNeed {
 impl Cycle {
     /// Whether a call waits for a person; the error is for the model.
     pub(super) fn approval_need(
+        &self,
+        spec: &ToolSpec,
+        arguments: &str,
+        risk: (Exposure, WayOut),
+        source: Source<'_>,
+        now: Timestamp,
+    ) -> Result<ApprovalNeed, String> {
+        let mut need = self.approval_alone(spec, arguments, risk, now)?;
+        if let ApprovalNeed::Asked(asked) = &mut need {
+            asked.approval.requested_by = self.requested_by(source.step, asked.approval.space);
+            asked.approval.said = source.said();
+        }
+        Ok(need)
+    }
+
+    fn approval_alone(
         &self,
         spec: &ToolSpec,
         arguments: &str,
@@ -94,12 +132,13 @@ impl Cycle {
     /// any.
     pub(super) fn ask_after_all(
         &mut self,
-        step: &Step,
+        source: Source<'_>,
         calls: &mut [PlannedCall],
         refusals: &[Refusal],
         now: Timestamp,
     ) -> bool {
         let mut any = false;
+        let step = source.step;
         let exposure = self.exposure(step);
         for call in calls {
             let row = &mut call.row;
@@ -111,7 +150,7 @@ impl Cycle {
                 any = true;
                 self.pinned.rules.retain(|rule| rule.tool != row.tool);
                 let way_out = self.way_out(step, &spec, &row.arguments, self.life.active_space);
-                match self.approval_need(&spec, &row.arguments, (exposure, way_out), now) {
+                match self.approval_need(&spec, &row.arguments, (exposure, way_out), source, now) {
                     Ok(need) => {
                         let (asked, by_rule) = need.parts();
                         (row.approval, row.by_rule) = (asked.map(|asked| asked.approval), by_rule);
@@ -177,20 +216,70 @@ impl Cycle {
         self.outside.facts.default_space(self.life.active_space).or_else(asked_from)
     }
 
-    /// Detaches the calls that the cycle does not wait with any longer.
+    /// Detaches the calls that the cycle does not wait with any longer: those whose pause is over, and all that are left of the
+    /// step as soon as another event wants the agent. What they wait for may take hours, and nobody else is to wait for it.
     pub(super) fn end_pauses(&mut self, acting: &mut Acting, now: Timestamp) {
+        let wanted =
+            self.outside.is_wanted() && self.outside.park.is_none() && acting.waits_only_for_people();
         let waits = acting.calls.iter().filter(|row| acting.waits(row));
-        let over = waits.filter(|row| {
-            !row.awaited || row.approval.as_ref().is_some_and(|approval| approval.is_pause_over(now))
+        let ended = waits.filter_map(|row| {
+            let asked = row.approval.as_ref()?;
+            let over = wanted || !row.awaited || asked.is_pause_over(now);
+            over.then(|| (row.id.clone(), row.awaited, self.who_may_answer(asked)))
         });
-        let ended: Vec<(CallId, bool)> = over.map(|row| (row.id.clone(), row.awaited)).collect();
-        for (call, awaited) in ended {
+        for (call, awaited, whom) in ended.collect::<Vec<_>>() {
             // Those that were not awaited from the start are counted already.
             let room = !awaited || self.outside.detached < limits::DETACHED_PER_AGENT;
-            let outcome = if room { Outcome::unanswered(&call) } else { nobody_answered() };
+            let outcome = if room { Outcome::unanswered(&call, &whom) } else { nobody_answered() };
             self.outside.detached += usize::from(room && awaited);
             acting.arrived.push((call, outcome));
         }
+    }
+
+    /// Who may answer, in words for the agent, which tells it to whoever waits for it.
+    fn who_may_answer(&self, asked: &Approval) -> String {
+        let facts = asked.space.and_then(|space| self.outside.facts.space(space));
+        let members = || facts.into_iter().flat_map(|facts| &facts.members).map(|member| &member.entity);
+        let people = members().filter(|one| asked.people.contains(&one.id)).map(|one| one.name.as_str());
+        let named: Vec<&str> = people.chain(asked.approvers.iter().map(String::as_str)).collect();
+        match (named.is_empty(), facts) {
+            (false, _) => quote::visible_line(&named.join(", ")),
+            (true, Some(facts)) => format!("whoever is in the space {}", facts.space.name),
+            (true, None) => "an operator".to_owned(),
+        }
+    }
+
+    /// Who caused the calls of this step: the senders of what its cycle works on. In a space only its members are named.
+    fn requested_by(&self, step: &Step, space: Option<SpaceId>) -> Vec<RequestedBy> {
+        let shown = step.injected.iter().map(|waiting| delivery::requester(&waiting.event));
+        let mut principals: Vec<Principal> = Vec::new();
+        for requester in self.open.requesters.iter().cloned().chain(shown) {
+            if !principals.contains(&requester.principal) {
+                principals.push(requester.principal);
+            }
+        }
+        let alone = principals.len() == 1;
+        principals.truncate(limits::APPROVAL_REQUESTERS_MAX);
+        let spaces = self
+            .outside
+            .facts
+            .spaces
+            .iter()
+            .filter(|facts| space.is_none_or(|space| facts.space.id == space));
+        let members = || spaces.clone().flat_map(|facts| &facts.members).map(|member| &member.entity);
+        let named = |principal: Principal| {
+            let name = match &principal {
+                Principal::Entity(id) => {
+                    members().find(|one| one.id == *id).map_or("somebody elsewhere", |one| one.name.as_str())
+                }
+                Principal::Webhook(hook) => hook.as_str(),
+                Principal::Credential(_) | Principal::Own if alone => self.open.woke_for.as_str(),
+                Principal::Credential(_) => "a service",
+                Principal::Own => "an event of its own",
+            };
+            RequestedBy::new(principal.clone(), name)
+        };
+        principals.into_iter().map(named).collect()
     }
 
     /// Parks the cycle until a person answers, if nothing else of its step is left to do.
@@ -211,6 +300,12 @@ impl Cycle {
 }
 
 impl Acting {
+    /// Whether nothing of the step is left but calls that wait for people.
+    fn waits_only_for_people(&self) -> bool {
+        let mut open = self.calls.iter().filter(|row| row.outcome.is_none());
+        self.running.is_empty() && self.arrived.is_empty() && open.all(CallRow::waits_for_person)
+    }
+
     /// Whether the call waits for a person.
     pub(super) fn waits(&self, row: &CallRow) -> bool {
         let arrived = self.arrived.iter().any(|(call, _)| *call == row.id);

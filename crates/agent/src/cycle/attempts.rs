@@ -5,6 +5,7 @@
 //! |---|---|---|
 //! | the model's reply failed by its content | an attempt | each taken event; the step, once something is processed |
 //! | the activation panicked | an attempt | the same |
+//! | it panicked before anything was opened | an attempt | each event that it would have taken |
 //! | the process died | a death | the same |
 //! | it died while waiting for a model (commit `Sent`) | a death, until the event is tried alone | each taken event |
 //! | the provider or the store failed, the node stopped | nothing | |
@@ -57,6 +58,15 @@ pub(super) fn count(waiting: &mut [Waiting], taken: &[u64], end: End) -> Vec<Tri
         counted.push(Tried { seq: waiting.seq, attempts: waiting.attempts, deaths: waiting.deaths });
     }
     counted
+}
+
+/// Counts a panic before anything was opened. `newest` is the newest event that had come until then. None is dead for it: nothing
+/// says which of them was tried.
+pub(super) fn count_unopened(waiting: &mut [Waiting], max_events: u32, newest: u64) -> Vec<Tried> {
+    let most = together(waiting).min(max_events) as usize;
+    let until_then = waiting.iter().map(|waiting| waiting.seq).take(most).filter(|seq| *seq <= newest);
+    let taken: Vec<u64> = until_then.collect();
+    count(waiting, &taken, End::Panicked)
 }
 
 /// How many events, from the first on, may be tried together.
@@ -139,6 +149,26 @@ mod tests {
             let counts: Vec<_> = events.iter().map(|event| (event.attempts, event.deaths)).collect();
             assert_eq!(counts, [counted, counted, (0, 0)]);
             assert_eq!(tried.len(), if counted == (0, 0) { 0 } else { 2 });
+        }
+    }
+
+    #[test]
+    fn a_panic_before_the_opening_counts_for_the_first_events_that_had_come_until_then() {
+        for (rows, max_events, newest, counted) in [
+            (&[(0, 0), (0, 0), (0, 0)][..], 10, 2, &[1, 2][..]),
+            (&[(0, 0), (0, 0), (0, 0)], 2, 3, &[1, 2]),
+            (&[(4, 0), (0, 0)], 10, 2, &[1]),
+            (&[(0, 0)], 10, 0, &[]),
+            (&[], 10, 5, &[]),
+        ] {
+            let tried = count_unopened(&mut waiting(rows), max_events, newest);
+            assert_eq!(tried.iter().map(|tried| tried.seq).collect::<Vec<_>>(), counted, "{rows:?}");
+            assert!(
+                tried
+                    .iter()
+                    .zip(rows)
+                    .all(|(tried, row)| tried.attempts == row.0 + 1 && tried.deaths == row.1)
+            );
         }
     }
 

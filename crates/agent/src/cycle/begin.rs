@@ -27,6 +27,8 @@ pub(super) struct Opening {
     overlap: bool,
     /// Counts of the previous activation's failure, written by this one.
     tried: Vec<Tried>,
+    /// The panic that they count.
+    panicked: Option<u64>,
     /// Why its only event is dead.
     dead: Option<String>,
 }
@@ -53,6 +55,7 @@ impl Cycle {
             canceled: life.open.as_ref().is_some_and(|open| activation.cancel == Some(open.id)),
             open: life.open,
             died: activation.died,
+            panicked: activation.panicked,
             calls,
             waiting,
         };
@@ -95,6 +98,7 @@ impl Cycle {
         };
         let mut changes = self.changes(CommitKind::Open, now);
         changes.tried.clone_from(&opening.tried);
+        changes.panicked = opening.panicked;
         // The triage rules run only after the opening is committed: a crash on a text is then counted.
         let triaged = self.pinned.config.triage == Triage::Rules && self.life.notice.is_none();
         let overlap = opening.overlap && matches!(opening.at, At::Step(_));
@@ -220,13 +224,14 @@ struct LeftOver {
     open: Option<OpenCycle>,
     canceled: bool,
     died: bool,
+    panicked: Option<u64>,
     calls: Vec<CallRow>,
     waiting: Vec<Waiting>,
 }
 
 /// Resumes a cycle that has processed something.
 fn resume(mut open: OpenCycle, left: LeftOver, setup: &Setup, clean: bool) -> (OpenCycle, Option<Opening>) {
-    let end = End::of(&open, left.died, setup.panicked);
+    let (panicked, end) = (left.panicked, End::of(&open, left.died, left.panicked.is_some()));
     let blameless = end == End::Blameless && open.deaths == 0 && open.attempts == 0 && !open.suspect;
     // What waits is read again before a request; without anything, the request may go at once.
     let overlap = clean && blameless && !left.canceled && left.waiting.is_empty();
@@ -256,7 +261,7 @@ fn resume(mut open: OpenCycle, left: LeftOver, setup: &Setup, clean: bool) -> (O
         acting.arrived.push((row.id.clone(), outcome));
     }
     let at = At::Acting(acting);
-    (open, Some(Opening { at, overlap, tried: Vec::new(), dead: None }))
+    (open, Some(Opening { at, overlap, tried: Vec::new(), panicked, dead: None }))
 }
 
 /// Takes the waiting events. A cycle that was opened and has processed nothing keeps its id.
@@ -269,15 +274,17 @@ fn take_batch(
     clean: bool,
 ) -> (OpenCycle, Option<Opening>) {
     let mut waiting = left.waiting;
-    let (mut tried, mut dead) = (Vec::new(), None);
+    let (mut tried, mut dead, panicked) = (Vec::new(), None, left.panicked);
     if let Some(open) = &left.open {
-        let end = End::of(open, left.died, setup.panicked);
+        let end = End::of(open, left.died, panicked.is_some());
         tried = attempts::count(&mut waiting, &open.taken, end);
         dead = attempts::given_up(&tried, end, config.limits.max_attempts).filter(|_| open.taken.len() == 1);
         if left.canceled || dead.is_some() {
             // A cancel settles exactly the cycle's events; a dead event is set aside without any other.
             waiting.retain(|event| open.taken.contains(&event.seq));
         }
+    } else if let Some(newest) = panicked {
+        tried = attempts::count_unopened(&mut waiting, config.limits.events_per_cycle, newest);
     }
     let together = if left.canceled { u32::MAX } else { attempts::together(&waiting) };
     let max_events = config.limits.events_per_cycle.min(together);
@@ -288,7 +295,8 @@ fn take_batch(
     }
     let opening = batch.map(|batch| {
         let step = Step { taken: batch.events, ..Step::default() };
-        Opening { at: At::Step(Box::new(step)), overlap: clean && !left.canceled, tried, dead }
+        let overlap = clean && !left.canceled && panicked.is_none();
+        Opening { at: At::Step(Box::new(step)), overlap, tried, panicked, dead }
     });
     (open, opening)
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::asking::ApprovalNeed;
+use super::asking::{ApprovalNeed, Source};
 use super::exposure::placed_message;
 use super::reply_check::{native, stored_arguments, stored_name, unusable};
 use super::text_reply::TextReply;
@@ -85,7 +85,7 @@ impl Cycle {
         let parts = &model_reply.reply.parts;
         let mut verdicts = model_reply.verdicts.iter();
         let (mut planned, mut detached) = (Vec::new(), self.outside.detached);
-        let exposure = self.exposure(step);
+        let (exposure, source) = (self.exposure(step), Source { step, reply: parts });
         let mut active = self.life.active_space;
         for (position, part) in parts.iter().enumerate() {
             let ReplyPart::Call { name, arguments } = part else { continue };
@@ -112,7 +112,7 @@ impl Cycle {
                         {
                             arguments = placed.into();
                         }
-                        let found = self.approval_need(spec, &arguments, (exposure, way_out), now);
+                        let found = self.approval_need(spec, &arguments, (exposure, way_out), source, now);
                         let found = found.and_then(|found| placed_message(found, way_out, &arguments));
                         found.map(|found| need = found).err()
                     }),
@@ -357,7 +357,8 @@ impl Cycle {
         decision.refusals += 1;
         let too_often = decision.refusals > limits::REFUSALS_MAX;
         let mut any_refused = false;
-        any_refused |= self.ask_after_all(&step, &mut decision.calls, refusals, now);
+        let source = Source { step: &step, reply: &decision.model_reply.reply.parts };
+        any_refused |= self.ask_after_all(source, &mut decision.calls, refusals, now);
         for call in decision.calls.iter_mut().filter(|call| call.row.effect == Effect::Inward) {
             let refusal = refusals.iter().find(|refusal| refusal.call == call.row.id);
             if let Some(reason) = refusal.map(|refusal| refusal.reason.clone()) {

@@ -14,6 +14,7 @@ use crate::port::{ModelError, ModelInfo, Reply};
 use crate::prompt::Prompt;
 use crate::run::{Ending, SentRequest};
 use crate::tool::ToolSpec;
+use crate::update::AlertKind;
 
 /// What the driver must do next.
 #[derive(Debug)]
@@ -68,6 +69,59 @@ impl fmt::Display for Overfull {
              window, shorter `instructions` and `examples`, fewer `tools`, or less in `workspace.show`",
             limits::EXCHANGE_MIN_TOKENS
         )
+    }
+}
+
+/// What of a request has outgrown its room.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Crowded {
+    /// What is sent in addition to the history leaves no room for it.
+    Window(Overfull),
+    /// The history fills more of its room than a view may, although it was cut. In estimated tokens.
+    History {
+        /// The model.
+        model: String,
+        /// How many it has.
+        tokens: u64,
+        /// How many have room.
+        room: u64,
+    },
+    /// The agent's memories, goals and plans have no room together in the workspace. In bytes.
+    Notes {
+        /// How many it has.
+        bytes: usize,
+        /// How many have room.
+        room: usize,
+    },
+}
+
+impl Crowded {
+    /// What operators are warned of.
+    pub fn alert(&self) -> AlertKind {
+        match self {
+            Self::Window(_) => AlertKind::WindowOverfull,
+            Self::History { .. } => AlertKind::HistoryLarge,
+            Self::Notes { .. } => AlertKind::WorkspaceFull,
+        }
+    }
+}
+
+impl fmt::Display for Crowded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Window(overfull) => overfull.fmt(f),
+            Self::History { model, tokens, room } => write!(
+                f,
+                "the history has {tokens} of the {room} tokens (as estimated) that the window of `{model}` has for it, although it \
+                 was cut: the cycle in progress is that long, and each request sends it. Use a model with a larger window, tools \
+                 that return less, or a lower `limits.steps_per_cycle`"
+            ),
+            Self::Notes { bytes, room } => write!(
+                f,
+                "memories, goals and plans have {bytes} bytes, and the workspace may have {room}: what has no room is left out, or \
+                 named by key. Delete what nobody needs, show less in `workspace.show`, or use a model with a larger window"
+            ),
+        }
     }
 }
 
@@ -151,8 +205,6 @@ pub struct Setup {
     pub others: Vec<(String, ModelInfo)>,
     /// Id of a new cycle, if one opens.
     pub new_cycle: CycleId,
-    /// Whether the activation before this one panicked in this process.
-    pub panicked: bool,
     /// How calls ended whose outcomes the store could not take.
     pub unstored: Vec<(CallId, Outcome)>,
 }

@@ -45,7 +45,8 @@ mod visible_calls;
 
 pub use context::ContextPreview;
 pub use driver::{
-    ActivationEnd, ActivationInfo, ModelReply, Next, Overfull, Setup, Span, SummaryEnd, SummaryRequest,
+    ActivationEnd, ActivationInfo, Crowded, ModelReply, Next, Overfull, Setup, Span, SummaryEnd,
+    SummaryRequest,
 };
 pub use fail::pause_after;
 

@@ -85,6 +85,11 @@ impl Outside {
         (shows_what_waits && new) || self.glance.facts_rev != self.facts.rev
     }
 
+    /// Whether events wait for the agent that no step has shown in full.
+    pub(super) fn is_wanted(&self) -> bool {
+        self.glance.waiting > 0
+    }
+
     /// How often calls of the step were answered from outside, as last seen.
     pub(super) fn answered(&self) -> u32 {
         self.glance.answered

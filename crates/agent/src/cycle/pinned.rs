@@ -85,10 +85,14 @@ impl Pinned {
         active: Option<SpaceId>,
         now: Timestamp,
     ) -> Moment<'a> {
-        let Outside { facts, recent, .. } = outside;
-        let share = u64::from(self.setup.model.context_window) / limits::WORKSPACE_SHARE;
-        let room = tokens::bytes_within(share).min(limits::WORKSPACE_MAX_BYTES);
+        let (Outside { facts, recent, .. }, room) = (outside, self.workspace_room());
         Moment { me: &self.entity, facts, recent, active, parts: &self.config.workspace.show, room, now }
+    }
+
+    /// How many bytes the workspace may have.
+    pub(super) fn workspace_room(&self) -> usize {
+        let share = u64::from(self.setup.model.context_window) / limits::WORKSPACE_SHARE;
+        tokens::bytes_within(share).min(limits::WORKSPACE_MAX_BYTES)
     }
 
     /// The model that the config names; `None` is the agent's own.

@@ -5,12 +5,14 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::summarize::Then;
-use super::{ActivationEnd, After, At, Cycle, Next, Overfull, State, Step};
+use super::{ActivationEnd, After, At, Crowded, Cycle, Next, State, Step};
 use crate::changes::CommitKind;
+use crate::config::WorkspacePart;
 use crate::life::OpenCycle;
 use crate::limits;
+use crate::memory::shown_bytes;
 use crate::prompt::{Item, Prompt, ToolChoice};
-use crate::view;
+use crate::view::{self, Budget};
 
 impl Cycle {
     pub(super) fn next_ready(&mut self, mut step: Box<Step>, now: Timestamp) -> Next {
@@ -63,9 +65,46 @@ impl Cycle {
         shows || awareness == crate::config::Awareness::Interrupt
     }
 
-    /// The window of the step's model, if nothing of the history has room in it.
-    pub fn overfull(&self) -> Option<Overfull> {
-        self.pinned.overfull(self.model(), self.log.layer_tokens())
+    /// What of the step's request has outgrown its room.
+    pub fn crowded(&self) -> Vec<Crowded> {
+        let (model, layers) = (self.model(), self.log.layer_tokens());
+        if let Some(overfull) = self.pinned.overfull(model, layers) {
+            return vec![Crowded::Window(overfull)];
+        }
+        let (tokens, budget) = (self.log.tokens(), self.pinned.budget(model, layers));
+        let history = view::is_over(
+            &self.log.window,
+            Budget { entries: usize::MAX, ..budget },
+            limits::VIEW_TRIGGER_PERCENT,
+        )
+        .then(|| Crowded::History {
+            model: self.pinned.model(model).name.clone(),
+            tokens,
+            room: budget.tokens,
+        });
+        let (bytes, room) = (self.notes_bytes(), self.pinned.workspace_room());
+        history.into_iter().chain((bytes > room).then_some(Crowded::Notes { bytes, room })).collect()
+    }
+
+    /// How long the notes are that the workspace shows.
+    fn notes_bytes(&self) -> usize {
+        let facts = &self.outside.facts;
+        let part = |part: &WorkspacePart| -> usize {
+            match part {
+                WorkspacePart::Memories => {
+                    facts.memories.iter().map(|memory| shown_bytes(&memory.key, &memory.value)).sum()
+                }
+                WorkspacePart::Goals => facts.goals.iter().map(|goal| goal.description.len()).sum(),
+                WorkspacePart::Plans => {
+                    facts.plans.iter().map(|plan| plan.name.len() + plan.instruction.len()).sum()
+                }
+                WorkspacePart::Clock
+                | WorkspacePart::Spaces
+                | WorkspacePart::Calls
+                | WorkspacePart::Messages => 0,
+            }
+        };
+        self.pinned.config.workspace.show.iter().map(part).sum()
     }
 
     /// The request of the step. Within a cycle each request extends the one before.

@@ -12,7 +12,7 @@ use crate::id::CallId;
 use crate::life::{OpenCycle, Waste};
 use crate::limits;
 use crate::port::Price;
-use crate::run::{CallRecord, Ending, Run, SentRequest, StepRecord, Usage};
+use crate::run::{CallRecord, Ending, PersonWait, Run, SentRequest, StepRecord, Usage};
 
 impl Cycle {
     /// Reports when a call of the current step ran.
@@ -99,6 +99,7 @@ impl Cycle {
             noted.took_ms = now.took_ms.or(noted.took_ms);
             noted.status = now.status.or(noted.status);
             noted.found = now.found.or(noted.found);
+            noted.asked = now.asked.or(noted.asked.take());
         }
     }
 
@@ -111,12 +112,18 @@ impl Cycle {
             status: outcome.map(|outcome| outcome.status),
             repaired: None,
             found: outcome.filter(|_| row.tool == names::RECALL).and_then(|outcome| found(&outcome.text)),
+            asked: row.approval.as_deref().map(|asked| PersonWait {
+                asked_ms: self.offset(asked.asked_at),
+                waited_ms: asked.by.as_ref().map(|by| between(asked.asked_at, by.at)),
+                by: asked.by.as_ref().map(|by| by.name.clone()),
+                approvers: asked.approvers.clone(),
+            }),
         }
     }
 
-    /// Milliseconds since the cycle opened; 0 if the wall clock was set back.
+    /// Milliseconds since the cycle opened.
     fn offset(&self, at: Timestamp) -> u64 {
-        u64::try_from(at.as_millisecond() - self.open.opened_at.as_millisecond()).unwrap_or(0)
+        between(self.open.opened_at, at)
     }
 
     pub(super) fn run(
@@ -191,6 +198,11 @@ fn unsent_text(decision: &Decision) -> Option<String> {
     let text = text_of(&decision.model_reply.reply);
     let private = !text.is_empty() && !matches!(decision.text_reply, Some(TextReply::Posted(_)));
     private.then(|| head_and_tail(&text, limits::UNSENT_TEXT_MAX_BYTES))
+}
+
+/// Milliseconds from one time to another; 0 if the wall clock was set back.
+fn between(from: Timestamp, to: Timestamp) -> u64 {
+    u64::try_from(to.as_millisecond() - from.as_millisecond()).unwrap_or(0)
 }
 
 /// A record of what the current step has wasted.

@@ -119,6 +119,7 @@ fn activation(waiting: Vec<Waiting>) -> Activation {
         waiting,
         recent: Vec::new(),
         died: false,
+        panicked: None,
         facts: Facts::default(),
         layers: Vec::new(),
         clean: true,
@@ -131,15 +132,10 @@ fn labelled(name: &str, label: ToolLabel) -> ToolSpec {
 }
 
 fn begin_with(activation: Activation) -> Cycle {
-    begin_after(activation, false)
+    begin_at(activation, at(1_000))
 }
 
-/// `panicked`: whether the activation before it panicked.
-fn begin_after(activation: Activation, panicked: bool) -> Cycle {
-    begin_at(activation, panicked, at(1_000))
-}
-
-fn begin_at(activation: Activation, panicked: bool, now: Timestamp) -> Cycle {
+fn begin_at(activation: Activation, now: Timestamp) -> Cycle {
     let tools = vec![
         tool(names::SKIP, Effect::Inward),
         tool(names::DONE, Effect::Inward),
@@ -170,7 +166,7 @@ fn begin_at(activation: Activation, panicked: bool, now: Timestamp) -> Cycle {
     Cycle::begin(
         activation,
         window,
-        Setup { tools: tools.into(), model, others, new_cycle, panicked, unstored: Vec::new() },
+        Setup { tools: tools.into(), model, others, new_cycle, unstored: Vec::new() },
         now,
     )
 }

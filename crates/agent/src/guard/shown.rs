@@ -140,7 +140,7 @@ fn of_tool(name: &str, tools: &[ToolSpec]) -> Option<Private> {
 fn of_event(data: &EventData, tools: &[ToolSpec]) -> Option<Private> {
     match data {
         EventData::Message { .. } | EventData::Service { .. } => Some(Private::Told),
-        EventData::Plan { .. } | EventData::Timer { .. } => Some(Private::Notes),
+        EventData::Plan { .. } => Some(Private::Notes),
         EventData::ToolResult { tool, .. } => of_tool(tool, tools),
         EventData::Heartbeat => None,
     }

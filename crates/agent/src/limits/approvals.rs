@@ -1,7 +1,7 @@
 //! Limits of approvals and questions to people.
 
-/// How long a cycle waits for a person, if its agent's config says nothing else. Then it goes on, and the answer becomes an
-/// event.
+/// How long a cycle waits for a person at most, if its agent's config says nothing else. Then it goes on, and the answer becomes
+/// an event; it goes on earlier if another event wants it.
 pub const PAUSE_MS: u64 = 15 * 60 * 1000;
 /// Longest time that a config may let a cycle wait: a week.
 pub const PAUSE_MAX_MS: u64 = 7 * 24 * 60 * 60 * 1000;
@@ -33,3 +33,9 @@ pub const APPROVAL_PEOPLE_MAX: usize = 16;
 pub const APPROVAL_RULE_MAX_MS: u64 = 366 * 24 * 60 * 60 * 1000;
 /// Rules of one agent.
 pub const APPROVAL_RULES_MAX: usize = 100;
+/// Whoever caused a call, as people are shown it: each by name, the first ones.
+pub const APPROVAL_REQUESTERS_MAX: usize = 8;
+/// What a model wrote beside a call, as operators are shown it.
+pub const APPROVAL_SAID_MAX_BYTES: usize = 2 * 1024;
+/// Open questions of one space among which a message may find the one that it answers.
+pub const QUESTIONS_OF_SPACE_MAX: u32 = 32;

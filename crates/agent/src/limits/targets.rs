@@ -4,6 +4,8 @@
 pub const TARGETS_MAX: usize = 200;
 /// Longest address of a target.
 pub const TARGET_URL_MAX_BYTES: usize = 2 * 1024;
+/// Longest rule of a target for what is sent, and longest template of what is.
+pub const TARGET_TEMPLATE_MAX_BYTES: usize = 16 * 1024;
 /// Secrets of a target.
 pub const TARGET_SECRETS_MAX: usize = 4;
 /// Targets inside that one target may allow.

@@ -2,38 +2,27 @@
 //! arrives, or how a signature is made.
 
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{BoxFuture, Denial, RequestKey, StoreError, Wakeup};
 use crate::event::Event;
 use crate::id::{AgentId, EventId, hashed_uuid};
 
-/// What verifies the deliveries of a hook. There is no kind that verifies nothing.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr, strum::EnumString,
-)]
-#[serde(rename_all = "snake_case")]
-#[strum(serialize_all = "snake_case")]
-pub enum HookKind {
-    /// A signature as in Standard Webhooks.
-    Standard,
-    /// A signature as GitHub makes it.
-    Github,
-    /// A signature as Stripe makes it.
-    Stripe,
-    /// A signature as Slack makes it.
-    Slack,
-    /// A secret in a header.
-    SharedSecret,
-    /// A key of this server.
-    Key,
-}
-
-impl HookKind {
-    /// The name used in JSON.
-    pub fn as_str(self) -> &'static str {
-        self.into()
+names! {
+    /// What verifies the deliveries of a hook. There is no kind that verifies nothing.
+    pub enum HookKind {
+        /// A signature as in Standard Webhooks.
+        Standard,
+        /// A signature as GitHub makes it.
+        Github,
+        /// A signature as Stripe makes it.
+        Stripe,
+        /// A signature as Slack makes it.
+        Slack,
+        /// A secret in a header.
+        SharedSecret,
+        /// A key of this server.
+        Key,
     }
 }
 
@@ -50,32 +39,21 @@ pub struct StoredHook {
     pub at: Timestamp,
 }
 
-/// What became of a delivery.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
-#[strum(serialize_all = "snake_case")]
-pub enum HookOutcome {
-    /// It became events.
-    Accepted,
-    /// It was accepted before.
-    Duplicate,
-    /// It only asked whether the hook is there.
-    Answered,
-    /// It was verified and refused.
-    Refused,
-    /// It was refused before it was verified: anybody may have sent it.
-    Unverified,
-    /// It was verified, and the hook's template made nothing of it.
-    Ignored,
-}
-
-impl HookOutcome {
-    /// Every outcome, in declaration order. Stores keep the position: new ones come last.
-    pub const ALL: [Self; 6] =
-        [Self::Accepted, Self::Duplicate, Self::Answered, Self::Refused, Self::Unverified, Self::Ignored];
-
-    /// The name used in JSON.
-    pub fn as_str(self) -> &'static str {
-        self.into()
+names! {
+    /// What became of a delivery.
+    pub enum HookOutcome {
+        /// It became events.
+        Accepted,
+        /// It was accepted before.
+        Duplicate,
+        /// It only asked whether the hook is there.
+        Answered,
+        /// It was verified and refused.
+        Refused,
+        /// It was refused before it was verified: anybody may have sent it.
+        Unverified,
+        /// It was verified, and the hook's template made nothing of it.
+        Ignored,
     }
 }
 

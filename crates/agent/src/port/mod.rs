@@ -35,7 +35,7 @@ pub use reader::{
     AgentCard, CommitRow, DeadEvents, InboxFilter, InboxRow, LastRun, MessageFilter, Page, PageRequest,
     Reader, RecentItem, RunFilter, ShownLog, Totals,
 };
-pub use recall::{Excerpt, Recall, RecallError, RecallKind, RecallQuery, Recalled, time_limit};
+pub use recall::{CycleRef, Excerpt, Recall, RecallError, RecallKind, RecallQuery, Recalled, time_limit};
 pub use registry::{
     CanceledCall, Credential, CredentialRow, Denial, Founding, KeyAdded, KnownRequest, NewAgent,
     NewCredential, NewHuman, NewSpace, Registry, RegistryError, Rotation, Scope, SentAgain, SpaceChange,

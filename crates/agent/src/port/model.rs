@@ -337,3 +337,10 @@ pub trait Models: Send + Sync {
     /// The model with that name; `None` is the server's default.
     fn model(&self, name: Option<&str>) -> Result<Arc<dyn Model>, ModelError>;
 }
+
+/// A function that finds models is all that is needed.
+impl<F: Fn(Option<&str>) -> Result<Arc<dyn Model>, ModelError> + Send + Sync> Models for F {
+    fn model(&self, name: Option<&str>) -> Result<Arc<dyn Model>, ModelError> {
+        self(name)
+    }
+}

@@ -345,6 +345,8 @@ pub trait Reader: Send + Sync {
     /// Calls of an agent that have no outcome, in the order in which they were decided: at most
     /// [`crate::limits::PAGE_MAX`].
     fn open_calls(&self, agent: AgentId) -> BoxFuture<'_, Result<Vec<CallRow>, StoreError>>;
+    /// The open cycle of an agent, with the records of all of its steps.
+    fn open_cycle(&self, agent: AgentId) -> BoxFuture<'_, Result<Option<OpenCycle>, StoreError>>;
     /// An agent's runs, newest first.
     fn runs(
         &self,

@@ -1,42 +1,30 @@
 //! What an agent finds again in its archive: everything that it processed, wrote and remembers, however long ago, and
 //! the messages of its spaces. Each query is scoped to the agent. How texts are searched is up to the store; a query is words, not a language.
 
+use std::str::FromStr;
+
 use jiff::Timestamp;
 use jiff::civil::{Date, DateTime};
 use jiff::tz::TimeZone;
-use serde::{Deserialize, Serialize};
 
 use super::{BoxFuture, StoreError};
 use crate::entry::Entry;
 use crate::event::Trust;
-use crate::id::{AgentId, CycleId};
+use crate::id::{AgentId, CycleId, SpaceId};
 
-/// Where a text was found.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr, strum::EnumString,
-)]
-#[serde(rename_all = "snake_case")]
-#[strum(serialize_all = "snake_case")]
-pub enum RecallKind {
-    /// What the agent was shown: messages and other events.
-    Inbox,
-    /// What it wrote: its replies, and the arguments of its calls.
-    Assistant,
-    /// What its calls returned.
-    Outcomes,
-    /// A memory that it has now.
-    Memory,
-    /// A message in a space that it is a member of now, whether it processed it or not.
-    Message,
-}
-
-impl RecallKind {
-    /// Every kind, in declaration order.
-    pub const ALL: [Self; 5] = [Self::Inbox, Self::Assistant, Self::Outcomes, Self::Memory, Self::Message];
-
-    /// The name used in JSON.
-    pub fn as_str(self) -> &'static str {
-        self.into()
+names! {
+    /// Where a text was found.
+    pub enum RecallKind {
+        /// What the agent was shown: messages and other events.
+        Inbox,
+        /// What it wrote: its replies, and the arguments of its calls.
+        Assistant,
+        /// What its calls returned.
+        Outcomes,
+        /// A memory that it has now.
+        Memory,
+        /// A message in a space that it is a member of now, whether it processed it or not.
+        Message,
     }
 }
 
@@ -58,6 +46,27 @@ pub fn time_limit(name: &str, text: &str) -> Result<Timestamp, String> {
             "`{name}`: wanted a date such as 2026-11-21 or a time such as 2026-11-21T14:03:05Z, got `{shown}`"
         )
     })
+}
+
+/// One of an agent's cycles, as people and models name it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CycleRef {
+    /// By its id.
+    Id(CycleId),
+    /// By the number of its run, counted from 1.
+    Number(u64),
+}
+
+impl FromStr for CycleRef {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let text = text.trim();
+        match text.parse() {
+            Ok(number) => Ok(Self::Number(number)),
+            Err(_) => text.parse().map(Self::Id).map_err(|_| ()),
+        }
+    }
 }
 
 /// What is sought; what is `None` excludes nothing.
@@ -91,9 +100,10 @@ pub struct Excerpt {
     pub cycle: Option<CycleId>,
     /// The key of the memory.
     pub key: Option<String>,
-    /// The handle of the message's space, or of the one that the cycle was about; `None` if there is none, or if there
-    /// are several.
-    pub space: Option<String>,
+    /// The message's space, or the one that the cycle was about; `None` if there is none, or if there are several.
+    pub space: Option<SpaceId>,
+    /// The handle of that space.
+    pub space_handle: Option<String>,
     /// The trust of the message, the entry or the memory.
     pub trust: Option<Trust>,
     /// The part with the words.
@@ -135,7 +145,7 @@ pub trait Recall: Send + Sync {
     /// has left, only what it processed itself is found.
     fn recall(&self, agent: AgentId, query: RecallQuery) -> BoxFuture<'_, Result<Recalled, RecallError>>;
     /// The entries of one of the agent's cycles, oldest first; empty if it has no such cycle.
-    fn cycle(&self, agent: AgentId, cycle: CycleId) -> BoxFuture<'_, Result<Vec<Entry>, StoreError>>;
+    fn cycle(&self, agent: AgentId, cycle: CycleRef) -> BoxFuture<'_, Result<Vec<Entry>, StoreError>>;
 }
 
 #[cfg(test)]

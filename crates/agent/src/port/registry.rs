@@ -9,11 +9,12 @@ use uuid::Uuid;
 
 use super::{BoxFuture, RequestKey, StoreError, Wakeup};
 use crate::call::CallRow;
-use crate::changes::{MemoryChange, Notifications, PlanChange};
+use crate::changes::{GoalEdit, MemoryChange, Notifications, PlanChange};
 use crate::config::{AgentConfig, BadConfig, WakeOn};
 use crate::entity::{Entity, Space};
+use crate::goals::BadGoals;
 use crate::id::{AgentId, CallId, CredentialId, CycleId, EntityId, EventId, SpaceId};
-use crate::life::Standing;
+use crate::life::{Goal, Standing};
 use crate::memory::Memory;
 use crate::plan::Plan;
 
@@ -66,6 +67,14 @@ pub enum Denial {
         agent: AgentId,
         /// The limit, and what to do.
         why: String,
+    },
+    /// The agent's goals would be too many or too deep.
+    #[error("the goals of the agent `{agent}`: {why}")]
+    BadGoals {
+        /// The agent.
+        agent: AgentId,
+        /// What is wrong.
+        why: BadGoals,
     },
     /// The agent has the maximum number of plans.
     #[error("the agent `{0}` has the maximum number of plans")]
@@ -395,6 +404,12 @@ pub trait Registry: Send + Sync {
         change: MemoryChange,
         at: Timestamp,
     ) -> BoxFuture<'_, Result<Option<Memory>, RegistryError>>;
+    /// Sets, changes or deletes a goal for an operator, as of the agent's newest commit. Returns the goal as it is now.
+    fn change_goal(
+        &self,
+        agent: AgentId,
+        edit: GoalEdit,
+    ) -> BoxFuture<'_, Result<Option<Goal>, RegistryError>>;
     /// Sets or deletes a plan for an operator, as of the agent's newest commit. Those of the agent's config follow that. One that
     /// is set replaces the operators' plan of its name.
     /// Returns the plan as it is now.

@@ -27,6 +27,8 @@ pub struct DueFired {
     pub wake: Vec<Wakeup>,
     /// The plans that have dropped slots because these were too late.
     pub late: Vec<LatePlan>,
+    /// The wall clock was set back, and the stored times of some agents are not shifted yet: the next call goes on with it.
+    pub shifting: bool,
 }
 
 /// A plan that has dropped slots because these were too late.
@@ -82,6 +84,8 @@ pub enum Accepted {
         message: Option<Message>,
         /// Agents that have work; the caller signals them.
         wake: Vec<Wakeup>,
+        /// What became of the question that the message answers, if it answers one; the caller publishes it after the message.
+        answered: Notifications,
     },
     /// It was accepted before. Nothing was written, and no agent is woken.
     Duplicate {
@@ -194,7 +198,13 @@ pub trait Store: Send + Sync {
     /// resumes it. Its events keep waiting; all other agents continue.
     fn quarantine(&self, agent: AgentId, why: String) -> BoxFuture<'_, Result<(), StoreError>>;
 
+    /// The agent's activation has ended by a mistake of the program: it panicked, or it met [`StoreError::Bug`]. What is noted lasts
+    /// until an opening has counted it, in whichever process. The cycle runs no longer: if the process dies now, that is no second
+    /// failure.
+    fn panicked(&self, agent: AgentId) -> BoxFuture<'_, Result<(), StoreError>>;
+
     /// Turns due plans into events and releases events that were held long enough: at most `limit` in all, and fewer
-    /// if that would block other users of the store. The rest stays due.
+    /// if that would block other users of the store. The rest stays due. After the wall clock was set back it also shifts the
+    /// stored times of a few agents; until then these wait too long, and none too short. A command about one shifts it first.
     fn fire_due(&self, now: Timestamp, limit: u32) -> BoxFuture<'_, Result<DueFired, StoreError>>;
 }

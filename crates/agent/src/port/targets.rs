@@ -3,51 +3,27 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::{BoxFuture, StoreError};
 use crate::id::{AgentId, SpaceId};
 
-/// What a target can be told.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    Serialize,
-    Deserialize,
-    strum::IntoStaticStr,
-    strum::EnumString,
-)]
-pub enum NewsKind {
-    /// A message was posted.
-    #[serde(rename = "message")]
-    #[strum(serialize = "message")]
-    Message,
-    /// A cycle of the agent ended and has a run.
-    #[serde(rename = "cycle.ended")]
-    #[strum(serialize = "cycle.ended")]
-    CycleEnded,
-    /// The agent needs an operator: one of its events failed for good.
-    #[serde(rename = "alert")]
-    #[strum(serialize = "alert")]
-    Alert,
-    /// A call of the agent waits for a person.
-    #[serde(rename = "approval.wanted")]
-    #[strum(serialize = "approval.wanted")]
-    ApprovalWanted,
-}
-
-impl NewsKind {
-    /// Every kind, in declaration order. Stores keep the position: new ones come last.
-    pub const ALL: [Self; 4] = [Self::Message, Self::CycleEnded, Self::Alert, Self::ApprovalWanted];
-
-    /// The name used in JSON.
-    pub fn as_str(self) -> &'static str {
-        self.into()
+names! {
+    /// What a target can be told.
+    #[derive(PartialOrd, Ord)]
+    pub enum NewsKind {
+        /// A message was posted.
+        Message,
+        /// A cycle of the agent ended and has a run.
+        #[serde(rename = "cycle.ended")]
+        #[strum(serialize = "cycle.ended")]
+        CycleEnded,
+        /// The agent needs an operator: one of its events failed for good.
+        Alert,
+        /// A call of the agent waits for a person.
+        #[serde(rename = "approval.wanted")]
+        #[strum(serialize = "approval.wanted")]
+        ApprovalWanted,
     }
 }
 
@@ -75,6 +51,10 @@ pub struct StoredTarget {
     pub on: Vec<NewsKind>,
     /// Whose news.
     pub of: NewsOf,
+    /// An expression, valid by [`Courier::check`]: news with which it is not true are not sent.
+    pub only_if: Option<String>,
+    /// What is sent in place of the news: JSON whose texts are templates.
+    pub body: Option<Value>,
     /// Why nothing is sent any more; `None` while it is on.
     pub off: Option<String>,
     /// When it was added or changed.

@@ -19,7 +19,7 @@ viv: a runtime for living agents
 const GROUPS: [(&str, &[&str]); 6] = [
     ("Start", &["init", "up", "stop", "logs", "doctor", "models", "config"]),
     ("Talk", &["chat", "say"]),
-    ("Observe", &["ps", "runs", "show", "watch", "top", "recall"]),
+    ("Observe", &["ps", "runs", "watch", "top"]),
     (
         "Manage",
         &[
@@ -50,16 +50,16 @@ const EXAMPLES: &[(&[&str], &str)] = &[
     (&["say"], "viv say --wait \"what do you remember?\"\n  git log -3 | viv say --wait -"),
     (&["ps"], "viv ps --json"),
     (&["runs"], "viv runs\n  viv runs ada -n 50"),
-    (&["show"], "viv show run ada"),
-    (&["show", "run"], "viv show run\n  viv show run ada --json"),
+    (&["runs", "show"], "viv runs show\n  viv runs show ada --json"),
     (&["events"], "viv events ada --state waiting\n  viv events --state dead"),
     (&["events", "list"], "viv events list ada --state waiting"),
-    (&["show", "context"], "viv show context ada --layers\n  viv show context ada --all"),
+    (&["agents", "context"], "viv agents context ada --layers\n  viv agents context ada --all"),
     (&["doctor"], "viv doctor --model anthropic/claude-sonnet-5-5"),
     (&["agents"], "viv agents --state suspended"),
     (&["agents", "create"], "viv agents create bob -f bob.txt --space home"),
     (&["agents", "clone"], "viv agents clone bob bob-2 --memories"),
     (&["agents", "set"], "viv agents set bob model=openai/gpt-5 limits.max_steps=5"),
+    (&["agents", "set-goal"], "viv agents set-goal bob \"keep the build green\" --priority 8"),
     (&["agents", "retire"], "viv agents retire bob --yes"),
     (&["memories"], "viv memories ada"),
     (&["memories", "set"], "viv memories set ada city Rome"),
@@ -77,8 +77,8 @@ const EXAMPLES: &[(&[&str], &str)] = &[
     ),
     (&["plans", "next"], "viv plans next ada report -n 10"),
     (
-        &["recall"],
-        "viv recall ada boiler plumber\n  viv recall ada boiler --from 30d --space home --kind inbox",
+        &["agents", "recall"],
+        "viv agents recall ada boiler plumber\n  viv agents recall ada boiler --from 30d --space home --kind inbox",
     ),
     (&["tools"], "viv tools"),
     (&["tools", "add"], "viv tools add tools/weather.toml"),
@@ -196,13 +196,13 @@ mod tests {
     fn the_help_page_of_a_command_has_an_example_that_parses() {
         let mut command = command();
         command.build();
-        let show = command.find_subcommand_mut("show").unwrap();
+        let runs = command.find_subcommand_mut("runs").unwrap();
         assert!(
-            show.find_subcommand_mut("run")
+            runs.find_subcommand_mut("show")
                 .unwrap()
                 .render_help()
                 .to_string()
-                .contains("Example:\n  viv show run")
+                .contains("Example:\n  viv runs show")
         );
         for (path, example) in EXAMPLES {
             for line in example.lines().filter(|line| !line.contains('"')) {

@@ -13,7 +13,7 @@ pub(crate) struct HooksArgs {
 #[derive(Debug, Subcommand)]
 pub(crate) enum HooksVerb {
     /// List the hooks, as the command alone does
-    #[command(hide = true, alias = "ls")]
+    #[command(alias = "ls")]
     List,
     /// Declare a hook, or change one: a service outside can send events through it from then on
     Add(AddHookArgs),
@@ -55,8 +55,11 @@ pub(crate) struct AddHookArgs {
     #[arg(long, value_name = "NAME")]
     pub(crate) header: Option<String>,
     /// A template of what agents read, over `body` and `headers` [default: {{ body }}]
-    #[arg(long, value_name = "TEMPLATE")]
-    pub(crate) event: Option<String>,
+    #[arg(long, value_name = "TEMPLATE", alias = "event")]
+    pub(crate) template: Option<String>,
+    /// An expression over `body` and `headers`: a delivery with which it is not true wakes nobody
+    #[arg(long, value_name = "EXPRESSION")]
+    pub(crate) only_if: Option<String>,
     /// An expression over `body` and `headers`: if it is true, the event may interrupt a running cycle
     #[arg(long, value_name = "EXPRESSION")]
     pub(crate) urgent: Option<String>,

@@ -2,8 +2,10 @@
 
 use std::path::PathBuf;
 
+use super::ContextArgs;
 use agent::config::WakeOn;
 use agent::entity::EntityKind;
+use agent::id::GoalId;
 use agent::limits;
 use agent::memory::Importance;
 use agent::port::RecallKind;
@@ -36,13 +38,17 @@ pub(crate) struct AgentsArgs {
 #[derive(Debug, Subcommand)]
 pub(crate) enum AgentsVerb {
     /// List agents, as the command alone does
-    #[command(hide = true, alias = "ls")]
+    #[command(alias = "ls")]
     List(StateArgs),
     /// Show an agent: its state, goals, memories
     Show {
         /// The agent, by handle or id [default: the only one]
         agent: Option<String>,
     },
+    /// Show what an agent's model is sent: summary, entries, and tokens per layer
+    Context(ContextArgs),
+    /// Search all that an agent ever saw, wrote or remembers, and the messages of its spaces
+    Recall(SearchArgs),
     /// Create an agent
     #[command(alias = "add")]
     Create(CreateArgs),
@@ -81,6 +87,38 @@ pub(crate) enum AgentsVerb {
     },
     /// Cancel the running cycle of an agent
     Cancel(OneAgent),
+    /// List the goals of an agent as a tree, with ids
+    Goals {
+        /// The agent, by handle or id [default: the only one]
+        agent: Option<String>,
+    },
+    /// Set a goal; the agent sees it from its next cycle on
+    SetGoal {
+        /// The agent, by handle or id
+        agent: String,
+        /// What it is to reach
+        #[arg(value_name = "TEXT")]
+        description: String,
+        /// From 1 to 10, the most important [default: 5]
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(i32).range(1..=i64::from(limits::GOAL_PRIORITY_MAX)))]
+        priority: Option<i32>,
+        /// Id of the goal above it
+        #[arg(long, value_name = "GOAL")]
+        under: Option<GoalId>,
+    },
+    /// End a goal: it was reached
+    EndGoal {
+        /// The agent, by handle or id
+        agent: String,
+        /// Id of the goal
+        goal: GoalId,
+        /// It was given up
+        #[arg(long)]
+        abandoned: bool,
+        /// Delete it, with the goals below it
+        #[arg(long, conflicts_with = "abandoned")]
+        delete: bool,
+    },
     /// Take strangers' text out of what an agent's model reads
     ClearGuard {
         /// The agent, by handle or id
@@ -173,6 +211,7 @@ pub(crate) struct SearchArgs {
 #[derive(Debug, Subcommand)]
 pub(crate) enum MemoriesVerb {
     /// List the memories by key, as the command alone does
+    #[command(alias = "ls")]
     List {
         /// The agent, by handle or id [default: the only one]
         agent: Option<String>,
@@ -183,12 +222,12 @@ pub(crate) enum MemoriesVerb {
         agent: String,
         /// What it is about
         key: String,
-        /// The note; `-` reads standard input; with `--pin` or `--importance` it may be left out and stays
-        #[arg(value_name = "TEXT", required_unless_present_any = ["pin", "importance"])]
+        /// The note; `-` reads standard input; with `--pinned` or `--importance` it may be left out and stays
+        #[arg(value_name = "TEXT", required_unless_present_any = ["pinned", "importance"])]
         value: Option<String>,
-        /// Show it in every cycle, or with `--pin=false` no longer
-        #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL")]
-        pin: Option<bool>,
+        /// Show it in every cycle, or with `--pinned=false` no longer
+        #[arg(long, alias = "pin", num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL")]
+        pinned: Option<bool>,
         /// Where there is no room for all, the more important ones are shown
         #[arg(long, value_name = "LEVEL", value_parser = Names::new(Importance::ALL.map(Importance::as_str)).try_map(|name| name.parse::<Importance>()))]
         importance: Option<Importance>,
@@ -215,11 +254,16 @@ pub(crate) struct SpacesArgs {
 #[derive(Debug, Subcommand)]
 pub(crate) enum SpacesVerb {
     /// List spaces, as the command alone does
-    #[command(hide = true, alias = "ls")]
+    #[command(alias = "ls")]
     List {
         /// Include closed spaces
         #[arg(long)]
         all: bool,
+    },
+    /// Show a space
+    Show {
+        /// The space, by handle or id
+        space: String,
     },
     /// Open a space
     Open(OpenSpaceArgs),
@@ -288,7 +332,7 @@ pub(crate) struct OpenSpaceArgs {
     pub(crate) description: Option<String>,
     /// Which messages of agents wake the other agents there: all, or only those that name them
     /// [default: all]
-    #[arg(long, value_name = "all|mention", value_parser = WakeOn::NAMES)]
+    #[arg(long, value_name = "all|mention", value_parser = WakeOn::ALL.map(WakeOn::as_str))]
     pub(crate) wake_on: Option<String>,
 }
 
@@ -325,8 +369,13 @@ pub(crate) struct KindArgs {
 #[derive(Debug, Subcommand)]
 pub(crate) enum EntitiesVerb {
     /// List people and agents, as the command alone does
-    #[command(hide = true, alias = "ls")]
+    #[command(alias = "ls")]
     List(KindArgs),
+    /// Show a person or an agent
+    Show {
+        /// The person or agent, by handle or id
+        entity: String,
+    },
     /// Add a person
     Add {
         /// A handle: a-z, 0-9, `_` and `-`, at most 40 characters
@@ -363,6 +412,7 @@ pub(crate) enum KeysVerb {
         expires: Option<Span>,
     },
     /// List keys, also expired and revoked ones, the newest first, as the command alone does
+    #[command(alias = "ls")]
     List,
     /// Create a key with the same scope in place of another, which expires after the overlap
     Rotate {

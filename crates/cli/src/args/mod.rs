@@ -37,7 +37,7 @@ pub(crate) use plans::{AddPlanArgs, PlansArgs, PlansVerb};
 pub(crate) use project::{ConfigCommand, EventArgs};
 pub(crate) use renamed::renamed;
 pub(crate) use scenario::{RecordArgs, ScenarioFiles, ScenarioRunArgs, ScenarioVerb};
-pub(crate) use show::{RunsArgs, Show};
+pub(crate) use show::{ContextArgs, RunsArgs, RunsList, RunsVerb};
 pub(crate) use talk::{ChatArgs, SayArgs};
 pub(crate) use targets::{AddTargetArgs, TargetsArgs, TargetsVerb};
 pub(crate) use tools::{
@@ -105,12 +105,9 @@ pub(crate) enum Command {
     Say(SayArgs),
     /// List agents and their state
     Ps(StateArgs),
-    /// List the newest runs: what each was asked, and what came back
+    /// List the newest runs: what each was asked, and what came back; show one
     Runs(RunsArgs),
-    /// Show an agent, a run, an inbox or a model's context
-    #[command(subcommand)]
-    Show(Show),
-    /// List agents as `viv ps` does; show, create, copy, change, suspend, resume, retire, export or import one
+    /// List agents as `viv ps` does; create, copy or change one, search its archive, show what its model is sent
     Agents(AgentsArgs),
     /// List, set or delete what an agent remembers
     Memories(MemoriesArgs),
@@ -118,8 +115,6 @@ pub(crate) enum Command {
     Plans(PlansArgs),
     /// List, show and answer calls that wait for people; list and delete rules
     Approvals(ApprovalsArgs),
-    /// Search all that an agent ever saw, wrote or remembers, and the messages of its spaces
-    Recall(SearchArgs),
     /// List the tools that agents can have; declare, show, try or remove one
     Tools(ToolsArgs),
     /// List the MCP servers; add, ask or approve one
@@ -204,10 +199,11 @@ mod tests {
             panic!("not say")
         };
         assert_eq!((say.wait, say.timeout, say.text.join(" ")), (true, 5, "hello there".to_owned()));
-        let Command::Show(Show::Context { agent, .. }) = parse("viv show context --json").command else {
-            panic!("not context")
+        let Command::Agents(agents) = parse("viv agents context --json").command else {
+            panic!("not agents")
         };
-        assert_eq!(agent, None);
+        let Some(AgentsVerb::Context(context)) = agents.verb else { panic!("not context") };
+        assert_eq!(context.agent, None);
         let Command::Agents(agents) = parse("viv agents --json create bob --model x/y").command else {
             panic!("not agents")
         };

@@ -22,11 +22,25 @@ pub(crate) enum PlansVerb {
         /// The agent, by handle or id [default: all]
         agent: Option<String>,
     },
+    /// Show a plan
+    Show {
+        /// The agent, by handle or id
+        agent: String,
+        /// The plan, by id or name
+        plan: String,
+    },
     /// Set a plan: when the agent is woken, and what it does then
     Add(AddPlanArgs),
     /// Delete a plan
     #[command(alias = "rm")]
     Remove {
+        /// The agent, by handle or id
+        agent: String,
+        /// The plan, by id or name
+        plan: String,
+    },
+    /// Let a plan fire now, beside its schedule, which stays as it is
+    Fire {
         /// The agent, by handle or id
         agent: String,
         /// The plan, by id or name

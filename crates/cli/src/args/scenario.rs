@@ -51,7 +51,7 @@ pub(crate) struct ScenarioRunArgs {
     /// Print the transcript of every run, not only of failed ones
     #[arg(long)]
     pub(crate) transcript: bool,
-    /// Print the runs of every agent as `viv show run` draws them
+    /// Print the runs of every agent as `viv runs show` draws them
     #[arg(long)]
     pub(crate) runs: bool,
 }

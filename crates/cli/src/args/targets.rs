@@ -11,8 +11,13 @@ pub(crate) struct TargetsArgs {
 #[derive(Debug, Subcommand)]
 pub(crate) enum TargetsVerb {
     /// List the targets, as the command alone does
-    #[command(hide = true, alias = "ls")]
+    #[command(alias = "ls")]
     List,
+    /// Show a target
+    Show {
+        /// The target
+        target: String,
+    },
     /// Add a target, or change one; one that was switched off is on again
     Add(AddTargetArgs),
     /// Remove a target and what waits for it
@@ -51,6 +56,12 @@ pub(crate) struct AddTargetArgs {
     /// What it is told: `message`, `cycle.ended`, `alert`, `approval.wanted`
     #[arg(long, value_delimiter = ',', value_name = "KIND,…", default_value = "message")]
     pub(crate) on: Vec<String>,
+    /// An expression over `type`, `timestamp` and `data`: what happens is sent only if it is true
+    #[arg(long, value_name = "EXPRESSION")]
+    pub(crate) only_if: Option<String>,
+    /// What is sent in place of the news: JSON whose texts are templates over `type`, `timestamp` and `data`
+    #[arg(long, value_name = "JSON")]
+    pub(crate) body: Option<String>,
     /// Names of secrets as `viv secrets` lists them; each of them signs
     #[arg(long = "secret", value_delimiter = ',', value_name = "NAME,…", required = true)]
     pub(crate) secrets: Vec<String>,

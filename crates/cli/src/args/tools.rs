@@ -14,7 +14,7 @@ pub(crate) struct ToolsArgs {
 #[derive(Debug, Subcommand)]
 pub(crate) enum ToolsVerb {
     /// List the tools that agents can have, as the command alone does
-    #[command(hide = true, alias = "ls")]
+    #[command(alias = "ls")]
     List,
     /// Declare tools, or change declared ones; agents that list them use them from their next cycle on
     Add {
@@ -77,7 +77,7 @@ pub(crate) struct SecretsArgs {
 #[derive(Debug, Subcommand)]
 pub(crate) enum SecretsVerb {
     /// List the names of the secrets, as the command alone does
-    #[command(hide = true, alias = "ls")]
+    #[command(alias = "ls")]
     List,
     /// Set a secret; its value is read from standard input
     Set {
@@ -101,7 +101,7 @@ pub(crate) struct McpArgs {
 #[derive(Debug, Subcommand)]
 pub(crate) enum McpVerb {
     /// List the MCP servers with their approved tools, as the command alone does
-    #[command(hide = true, alias = "ls")]
+    #[command(alias = "ls")]
     List,
     /// Ask a new MCP server for its tools, write it into the settings, and approve its tools on a server that runs
     Add(McpAddArgs),

@@ -20,7 +20,7 @@ pub(crate) struct RestoreArgs {
 pub(crate) struct VerifyArgs {
     /// A file written by `viv backup`, or another data directory [default: the data directory]
     pub(crate) backup: Option<PathBuf>,
-    /// Delete the index that `viv recall` and agents search, and build a new one; the server must be stopped
+    /// Delete the index that `viv agents recall` and agents search, and build a new one; the server must be stopped
     #[arg(long, conflicts_with = "backup")]
     pub(crate) rebuild_index: bool,
 }

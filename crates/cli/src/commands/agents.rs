@@ -5,12 +5,12 @@ use std::io::Read;
 use std::path::Path;
 
 use agent::config::AgentConfig;
-use agent::life::Standing;
+use agent::life::{GoalStatus, Standing};
 use agent::limits;
-use api::{Agent, MemoryJson, MemoryValue, NewAgentJson, NewMember};
+use api::{Agent, HookJson, MemoryJson, MemoryValue, NewAgentJson, NewGoalJson, NewMember};
 use serde_json::{Value, json};
 
-use super::{memories, ps, show, tools, transfer};
+use super::{goals, hooks, memories, ps, recall, show, tools, transfer};
 use crate::args::{AgentsArgs, AgentsVerb, CreateArgs, Global};
 use crate::errors::{Exit, Failure, Result};
 use crate::input;
@@ -38,6 +38,17 @@ pub(crate) async fn run(global: &Global, screen: Screen, args: AgentsArgs) -> Re
         AgentsVerb::List(list) => return ps::run(client, screen, list).await,
         AgentsVerb::Export { .. } | AgentsVerb::Import { .. } => unreachable!("returned above"),
         AgentsVerb::Show { agent } => show::agent::agent(&client, &screen, agent.as_deref()).await?,
+        AgentsVerb::Goals { agent } => goals::list(&client, &screen, agent.as_deref()).await?,
+        AgentsVerb::SetGoal { agent, description, priority, under } => {
+            let goal = NewGoalJson { description, priority, parent: under };
+            goals::set(&client, &screen, &agent, &goal).await?
+        }
+        AgentsVerb::EndGoal { agent, goal, abandoned, delete } => {
+            let status = if abandoned { GoalStatus::Abandoned } else { GoalStatus::Completed };
+            goals::end(&client, &screen, &agent, goal, (!delete).then_some(status)).await?
+        }
+        AgentsVerb::Context(args) => show::context::run(&client, &screen, args).await?,
+        AgentsVerb::Recall(args) => return recall::run(client, screen, args).await,
         AgentsVerb::ClearGuard { agent, yes } => tools::clear_guard(&client, &screen, &agent, yes).await?,
         AgentsVerb::Create(args) => create(&client, &screen, args).await?,
         AgentsVerb::Clone { agent, name, memories } => {
@@ -65,7 +76,7 @@ async fn create(client: &Client, screen: &Screen, args: CreateArgs) -> Result<()
     let given = [("instructions", instructions), ("description", description), ("model", model)];
     let config = given.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?.into())));
     let config = Some(Value::Object(config.collect()));
-    let body = NewAgentJson { name, display_name, config };
+    let body = NewAgentJson { handle: name, display_name, config };
     let answer = client.post("/v1/agents", &body, None).await?;
     let created: Agent = typed("/v1/agents", answer.clone())?;
     if let Some(space) = &space {
@@ -73,17 +84,18 @@ async fn create(client: &Client, screen: &Screen, args: CreateArgs) -> Result<()
         let member = NewMember { entity: created.id.to_string(), role: None };
         client.post(&path, &member, None).await.map_err(|failure| {
             let message =
-                format!("`{}` was created, but did not join `{space}`: {}", created.name, failure.message);
-            let hint = format!("add it with `viv spaces add SPACE {}`", created.name);
+                format!("`{}` was created, but did not join `{space}`: {}", created.handle, failure.message);
+            let hint = format!("add it with `viv spaces add SPACE {}`", created.handle);
             Failure { message, ..failure.into() }.hint(hint)
         })?;
     }
     let model = created.model.as_deref().unwrap_or("no model");
-    let line = format!("created agent `{}` ({}), its model is {model}", created.name, created.id);
+    let line = format!("created agent `{}` ({}), its model is {model}", created.handle, created.id);
     screen.result(&answer, &line);
+    created.unmatched.iter().for_each(|what| screen.warning(what));
     screen.note(&match space {
         Some(space) => format!("it is in `{space}`: `viv chat --space {space}`"),
-        None => format!("it is in no space yet: `viv spaces add SPACE {}`", created.name),
+        None => format!("it is in no space yet: `viv spaces add SPACE {}`", created.handle),
     });
     Ok(())
 }
@@ -91,7 +103,7 @@ async fn create(client: &Client, screen: &Screen, args: CreateArgs) -> Result<()
 /// Creates an agent with the config of another one, which has its own history and inbox.
 async fn clone(client: &Client, screen: &Screen, agent: &str, name: String, memories: bool) -> Result<()> {
     let old = client.agent(agent).await?;
-    let body = NewAgentJson { name, display_name: None, config: Some(old.config) };
+    let body = NewAgentJson { handle: name, display_name: None, config: Some(old.config) };
     let answer = client.post("/v1/agents", &body, None).await?;
     let new: Agent = typed("/v1/agents", answer.clone())?;
     if memories {
@@ -102,14 +114,14 @@ async fn clone(client: &Client, screen: &Screen, agent: &str, name: String, memo
             let body = MemoryValue { value, importance, pinned, trust: Some(trust) };
             memories::put(client, new.id, &key, body).await.map_err(|failure| {
                 let message =
-                    format!("`{}` was created, but without all memories: {}", new.name, failure.message);
+                    format!("`{}` was created, but without all memories: {}", new.handle, failure.message);
                 Failure { message, ..failure }
             })?;
         }
     }
-    let line = format!("created agent `{}` ({}) as a copy of `{}`", new.name, new.id, old.name);
+    let line = format!("created agent `{}` ({}) as a copy of `{}`", new.handle, new.id, old.handle);
     screen.result(&answer, &line);
-    screen.note(&format!("it is in no space yet: `viv spaces add SPACE {}`", new.name));
+    screen.note(&format!("it is in no space yet: `viv spaces add SPACE {}`", new.handle));
     Ok(())
 }
 
@@ -151,7 +163,7 @@ async fn set(client: &Client, screen: &Screen, agent: &str, values: &[String]) -
     let defaults = AgentConfig::default().to_json();
     let mut body = json!({});
     let mut keys = Vec::new();
-    let hint = "such as `limits.max_steps=5`; `viv show agent --json` shows all keys";
+    let hint = "such as `limits.max_steps=5`; `viv agents show --json` shows all keys";
     for value in values {
         let (key, text) = input::key_value(value, hint)?;
         let text = text_or_file(text)?;
@@ -170,11 +182,12 @@ async fn set(client: &Client, screen: &Screen, agent: &str, values: &[String]) -
     }
     let after: Agent = typed(&path, answer)?;
     let revision =
-        format!("`{}` has config revision {}, used from its next cycle on", after.name, after.config_rev);
+        format!("`{}` has config revision {}, used from its next cycle on", after.handle, after.config_rev);
     screen.text(&revision);
     for key in keys {
         screen.change(key, &value_of(&before, key), &value_of(&after, key));
     }
+    after.unmatched.iter().for_each(|what| screen.warning(what));
     if let Some(file) = client.data_dir().and_then(|dir| project::reconcile::file_of(dir, after.id)) {
         let note = format!(
             "`{file}` sets this back when it changes or the server starts; change it there to keep it"
@@ -236,9 +249,15 @@ async fn change_standing(client: &Client, screen: &Screen, agent: &str, verb: &s
         Standing::Retired => "is retired; its history is kept".to_owned(),
         Standing::Active => format!("is {}", agent.state.as_str()),
     };
-    screen.result(&answer, &format!("`{}` {now}", agent.name));
+    screen.result(&answer, &format!("`{}` {now}", agent.handle));
     if let Some(why) = &agent.damage {
         screen.note(&format!("a record of it cannot be read: {why}"));
+    }
+    if agent.standing == Standing::Retired {
+        let hooks: Vec<HookJson> = client.all_as("/v1/hooks").await.unwrap_or_default();
+        for hook in hooks.iter().filter(|hook| hook.retired_agents.contains(&agent.id)) {
+            screen.warning(&format!("the hook `{}` names it: {}", hook.name, hooks::without_agents(hook)));
+        }
     }
     Ok(())
 }
@@ -247,7 +266,7 @@ async fn cancel(client: &Client, screen: &Screen, agent: &str) -> Result<()> {
     let found = client.agent(agent).await?;
     let answer = client.post_empty(&agent_path(found.id, "/cancel")).await?;
     let cycle = answer["cycle"].as_str().unwrap_or("-");
-    screen.result(&answer, &format!("cycle {cycle} of `{}` is being canceled", found.name));
+    screen.result(&answer, &format!("cycle {cycle} of `{}` is being canceled", found.handle));
     Ok(())
 }
 

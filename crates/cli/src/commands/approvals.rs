@@ -3,6 +3,7 @@
 use std::io::IsTerminal;
 
 use agent::approval::{ApprovalState, how_to_answer, short_version};
+use agent::id::CallId;
 use agent::plan::span_ms;
 use agent::quote;
 use api::{ApprovalJson, ApprovalRuleJson, CallAnswerJson};
@@ -22,9 +23,17 @@ pub(crate) async fn run(client: Client, screen: Screen, args: ApprovalsArgs) -> 
         ApprovalsVerb::List(ApprovalsList { agent, space, all }) => {
             list(&client, &screen, agent, space, all).await?;
         }
-        ApprovalsVerb::Show { call, link: false } => show(&client, &screen, &call).await?,
-        ApprovalsVerb::Show { call, link: true } => show_link(&client, &screen, &call).await?,
-        ApprovalsVerb::Answer(args) => answer(&client, &screen, args).await?,
+        ApprovalsVerb::Show { call, link } => {
+            let call = full_call(&client, call).await?;
+            match link {
+                false => show(&client, &screen, &call).await?,
+                true => show_link(&client, &screen, &call).await?,
+            }
+        }
+        ApprovalsVerb::Answer(args) => {
+            let call = full_call(&client, args.call).await?;
+            answer(&client, &screen, AnswerArgs { call, ..args }).await?;
+        }
         ApprovalsVerb::Rules { agent } => rules(&client, &screen, agent).await?,
         ApprovalsVerb::Forget { agent, tool } => {
             // Whoever has the key of a person may not read agents, but may delete the own rules.
@@ -34,6 +43,14 @@ pub(crate) async fn run(client: Client, screen: Screen, args: ApprovalsArgs) -> 
         }
     }
     Ok(Exit::Answered)
+}
+
+/// The id of the only call that begins so, among those that wait or have waited for people.
+async fn full_call(client: &Client, given: String) -> Result<String> {
+    match CallId::is_whole(&given) {
+        true => Ok(given),
+        false => Ok(client.full_id("/v1/approvals?all=true", "call", &given).await?),
+    }
 }
 
 async fn list(
@@ -74,8 +91,12 @@ pub(crate) fn wanted(agent: &str, one: &ApprovalJson) -> [String; 2] {
             format!("wants to call `{}` {arguments} ({})", one.tool, quote::visible_line(&one.why))
         }
     };
+    let by = match one.requested_by.as_slice() {
+        [] => String::new(),
+        names => format!(", requested by {}", quote::visible_line(&names.join(", "))),
+    };
     [
-        format!("({agent} waits for a person: it {what})"),
+        format!("({agent} waits for a person: it {what}{by})"),
         format!("(answer it with: viv approvals answer {} {})", one.call, how_to_answer(one.kind)),
     ]
 }
@@ -215,6 +236,10 @@ fn asked_lines(one: &ApprovalJson) -> Vec<String> {
         lines.push(format!("arguments  {}", arguments_line(&one.arguments)));
         lines.push(format!("why        {}", escaped(&one.why)));
     }
+    if !one.requested_by.is_empty() {
+        lines.push(format!("requested  by {}", escaped(&one.requested_by.join(", "))));
+    }
+    lines.extend(one.said.iter().map(|said| format!("it wrote   {}", escaped(said))));
     lines
 }
 

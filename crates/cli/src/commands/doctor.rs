@@ -15,6 +15,8 @@ use storage::sqlite::{self, UpkeepError};
 
 use crate::args::{Global, ModelArgs};
 use crate::assemble;
+use crate::commands::hooks::without_agents;
+use crate::commands::ps::unmatched_of;
 use crate::commands::targets::unsigned;
 use crate::commands::{doctor_mcp, up, upkeep};
 use crate::errors::{Exit, Failure, Result};
@@ -233,7 +235,7 @@ async fn server(data_dir: &Path, running: bool) -> (Vec<Check>, Option<String>) 
     }];
     checks.push(match client.get_as::<Whoami>("/v1/whoami").await {
         Ok(who) => {
-            let detail = who.entity.map_or(who.scope, |entity| format!("posts as {}", entity.name));
+            let detail = who.entity.map_or(who.scope, |entity| format!("posts as {}", entity.handle));
             Check::ok("key", format!("valid: {detail}"))
         }
         Err(failure) => Check::of("key", failure),
@@ -242,13 +244,14 @@ async fn server(data_dir: &Path, running: bool) -> (Vec<Check>, Option<String>) 
     // Only an admin key may list agents.
     match client.list_as::<Agent>("/v1/agents?brief=true", AGENTS_MAX).await {
         Ok(agents) => {
-            let damaged = |agent: &Agent| Some(format!("{}: {}", agent.name, agent.damage.as_ref()?));
+            let damaged = |agent: &Agent| Some(format!("{}: {}", agent.handle, agent.damage.as_ref()?));
             checks.extend(quarantine(agents.iter().filter_map(damaged)));
             checks.extend(backing_off(&agents));
             checks.extend(unguarded(&agents));
             checks.extend(cut_tools(&agents));
+            checks.extend(unmatched(&agents));
             match client.all_as::<HookJson>("/v1/hooks").await {
-                Ok(hooks) => checks.extend(unready_hooks(&hooks)),
+                Ok(hooks) => checks.extend(unready_hooks(&hooks).into_iter().chain(unheard_hooks(&hooks))),
                 Err(failure) => checks.push(Check::of("hooks", failure)),
             }
             match client.all_as::<TargetJson>("/v1/targets").await {
@@ -300,9 +303,21 @@ fn unready_hooks(hooks: &[HookJson]) -> Option<Check> {
     (!lines.is_empty()).then(|| Check::new("hooks", verdict, detail).hint(hint))
 }
 
+/// Hooks with agents that are retired: those with no other one accept nothing.
+fn unheard_hooks(hooks: &[HookJson]) -> Option<Check> {
+    let unheard: Vec<&HookJson> = hooks.iter().filter(|hook| !hook.retired_agents.is_empty()).collect();
+    let lines: Vec<String> =
+        unheard.iter().map(|hook| format!("`{}`: {}", hook.name, without_agents(hook))).collect();
+    let dead = unheard.iter().any(|hook| hook.retired_agents.len() == hook.agents.len());
+    let verdict = if dead { Verdict::Fail } else { Verdict::Warn };
+    let hint = "add the hook again with `--to` an agent that is not retired, or remove it with `viv hooks remove NAME`";
+    (!lines.is_empty()).then(|| Check::new("hooks", verdict, lines.join("; ")).hint(hint))
+}
+
 /// Targets that are told nothing.
 fn untold(targets: &[TargetJson]) -> Option<Check> {
-    let why = |target: &TargetJson| target.off.clone().or_else(|| unsigned(target));
+    let why =
+        |target: &TargetJson| target.off.clone().or_else(|| unsigned(target)).or_else(|| target.why.clone());
     let lines: Vec<String> =
         targets.iter().filter_map(|target| Some(format!("{}: {}", target.name, why(target)?))).collect();
     let detail = format!("told nothing: {}", lines.join("; "));
@@ -345,7 +360,7 @@ fn unserved(tools: &[ToolJson]) -> Option<Check> {
 
 /// Agents whose guard is off.
 fn unguarded(agents: &[Agent]) -> Option<Check> {
-    let off = agents.iter().filter(|agent| agent.guard == "off").map(|agent| agent.name.as_str());
+    let off = agents.iter().filter(|agent| agent.guard == "off").map(|agent| agent.handle.as_str());
     let names: Vec<&str> = off.collect();
     let detail =
         format!("strangers' text can make these agents give away what is private: {}", names.join(", "));
@@ -357,10 +372,17 @@ fn unguarded(agents: &[Agent]) -> Option<Check> {
 fn cut_tools(agents: &[Agent]) -> Option<Check> {
     let cut = agents.iter().filter(|agent| !agent.tools_left_out.is_empty());
     let lines: Vec<String> =
-        cut.map(|agent| format!("{} of {}", agent.tools_left_out.len(), agent.name)).collect();
+        cut.map(|agent| format!("{} of {}", agent.tools_left_out.len(), agent.handle)).collect();
     let detail = format!("left out, because they are more than the model accepts: {}", lines.join(", "));
-    let hint = "name fewer in the agent's `tools`; `viv show agent NAME` lists what is left out";
+    let hint = "name fewer in the agent's `tools`; `viv agents show NAME` lists what is left out";
     (!lines.is_empty()).then(|| Check::warn("tools", detail).hint(hint))
+}
+
+/// Agents whose configs name what does not exist.
+fn unmatched(agents: &[Agent]) -> Option<Check> {
+    let lines: Vec<String> = agents.iter().flat_map(unmatched_of).take(REASONS_MAX).collect();
+    let hint = "`viv agents set NAME KEY=VALUE` or the agent's file corrects it";
+    (!lines.is_empty()).then(|| Check::warn("names", lines.join("; ")).hint(hint))
 }
 
 /// Agents that have work and back off, grouped by reason: each provider's message is printed once.
@@ -370,7 +392,7 @@ fn backing_off(agents: &[Agent]) -> Option<Check> {
         let Some(class) = agent.reason.as_deref() else { continue };
         if !matches!(class, "suspended" | "damaged" | "place" | "summary") {
             let why = agent.why.as_deref().unwrap_or(class);
-            by_why.entry(why).or_insert((&agent.name, 0)).1 += 1;
+            by_why.entry(why).or_insert((&agent.handle, 0)).1 += 1;
         }
     }
     let line = |(why, (name, count)): (&&str, &(&str, usize))| match count {
@@ -396,7 +418,7 @@ fn quarantine(damaged: impl Iterator<Item = String>) -> Option<Check> {
 fn agent_files(settings: &Settings, running: bool, chosen: Option<&Chosen>) -> Option<Check> {
     if !running {
         let kit = assemble::kit(settings, None).ok()?;
-        let wrong = match up::read_tools(settings, &kit) {
+        let wrong = match up::read_tools(settings, &kit, &BTreeSet::new()) {
             Ok(_) => up::read_files(settings, chosen?, kit, false, &BTreeSet::new()).err()?,
             Err(wrong) => wrong,
         };

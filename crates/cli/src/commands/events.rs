@@ -3,8 +3,8 @@
 mod inbox;
 mod send;
 
-use agent::event::{EventData, EventState, Principal};
-use agent::id::EventId;
+use agent::event::{EventData, Principal};
+use agent::id::{CallId, EventId};
 use api::{Agent, Call, EventAccepted, LoggedEvent, ReadyJson};
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -41,12 +41,12 @@ pub(crate) async fn run(client: Client, screen: Screen, args: EventsArgs) -> Res
 
 /// That events of an agent are dead, why, and what to do; `None` if none is.
 pub(crate) fn notice(agent: &Agent) -> Option<String> {
-    let dead = agent.dead.as_ref()?;
+    let dead = agent.dead_events.as_ref()?;
     let events = match dead.count {
         1 => "1 event is dead".to_owned(),
         n => format!("{n} events are dead, the last one"),
     };
-    Some(format!("{events}: {}; {}", dead.reason, advice(&dead.last, &agent.name)))
+    Some(format!("{events}: {}; {}", dead.reason, advice(&dead.last_event, &agent.handle)))
 }
 
 /// Notes which of these agents (by handle or id; without any, which of all) have dead events.
@@ -59,7 +59,7 @@ pub(crate) async fn note(client: &Client, screen: &Screen, agents: &[String]) ->
         found = all_if_dead(client).await?;
     }
     for (agent, notice) in found.iter().filter_map(|agent| Some((agent, notice(agent)?))) {
-        screen.note(&format!("`{}`: {notice}", agent.name));
+        screen.note(&format!("`{}`: {notice}", agent.handle));
     }
     Ok(())
 }
@@ -70,12 +70,6 @@ pub(crate) fn advice(event: &EventId, agent: &str) -> String {
     format!(
         "see `viv events show {event} --agent {agent}`, try again with `viv events retry {event} --agent {agent}`"
     )
-}
-
-/// Whether an id is a call's: `c` and 24 hexadecimal digits.
-fn is_call(id: &str) -> bool {
-    let digits = id.strip_prefix('c').unwrap_or_default();
-    digits.len() == 24 && digits.bytes().all(|digit| digit.is_ascii_hexdigit())
 }
 
 /// Cancels a call of the named agent, or of the agent that has it; returns the server's answer.
@@ -92,12 +86,12 @@ async fn cancel_call(client: &Client, screen: &Screen, call: &str, wanted: Optio
         let canceled: Call = typed(&path, answer)?;
         let outcome = canceled.outcome.unwrap_or_default();
         let line =
-            format!("call {call} of `{}` is canceled; `{}` receives: {outcome}", canceled.tool, agent.name);
+            format!("call {call} of `{}` is canceled; `{}` receives: {outcome}", canceled.tool, agent.handle);
         screen.wrapped(&screen.clean_line(&line), 2);
         return Ok(Value::Null);
     }
     Err(Failure::new(Exit::NotFound, "not_found", format!("no agent has a call `{call}`"))
-        .hint("`viv show agent NAME` lists the calls that have no answer yet"))
+        .hint("`viv agents show NAME` lists the calls that have no answer yet"))
 }
 
 async fn list(client: &Client, screen: &Screen, wanted: Option<&str>) -> Result<()> {
@@ -128,7 +122,8 @@ async fn list(client: &Client, screen: &Screen, wanted: Option<&str>) -> Result<
 
 /// The event with the id and the handle of its agent.
 fn with_agent(mut event: Value, agent: &Agent) -> Value {
-    event["agent"] = json!({"id": agent.id, "name": agent.name});
+    event["agent"] = json!(agent.id);
+    event["agent_handle"] = json!(agent.handle);
     event
 }
 
@@ -153,12 +148,9 @@ async fn all(client: &Client) -> Result<Vec<Agent>> {
 }
 
 fn dead_row(screen: &Screen, agent: &Agent, event: &LoggedEvent, now: Timestamp) -> Vec<String> {
-    let why = match &event.state {
-        EventState::Dead { reason } => reason.as_str(),
-        other => other.as_str(),
-    };
+    let why = event.reason.as_deref().unwrap_or(&event.state);
     vec![
-        screen.clean_line(&agent.name),
+        screen.clean_line(&agent.handle),
         event.seq.to_string(),
         screen.clean_line(&event.id.0),
         ago(event.at, now),
@@ -176,16 +168,14 @@ async fn show(client: &Client, screen: &Screen, one: &OneEvent) -> Result<()> {
     let event: LoggedEvent = typed("event", row)?;
     let content = content(client, &event).await?;
     let mut pairs = vec![
-        ("agent", agent.name),
+        ("agent", agent.handle),
         ("event", event.id.0.clone()),
         ("when", event.at.to_string()),
         ("kind", event.kind.as_str().to_owned()),
-        ("state", event.state.as_str().to_owned()),
+        ("state", event.state.clone()),
         ("from", from(&event)),
     ];
-    if let EventState::Dead { reason } = event.state {
-        pairs.push(("why", reason));
-    }
+    pairs.extend(event.reason.map(|reason| ("why", reason)));
     if let Some(old) = event.cites {
         pairs.push(("retry of", old.0));
     }
@@ -227,7 +217,7 @@ async fn content(client: &Client, event: &LoggedEvent) -> Result<String> {
 async fn apply(client: &Client, screen: &Screen, wanted: Events, verb: &str) -> Result<()> {
     let (mut answers, agent) = (Vec::new(), wanted.agent.as_deref());
     for id in &wanted.events {
-        answers.push(match verb == "cancel" && is_call(id) {
+        answers.push(match verb == "cancel" && CallId::is_whole(id) {
             true => cancel_call(client, screen, id, agent).await?,
             false => apply_to(client, screen, id, agent, verb).await?,
         });
@@ -261,7 +251,7 @@ async fn apply_to(
             id => format!("is sent again as event {id}"),
         },
     };
-    screen.text(&format!("event {event} of `{}` {result}", agent.name));
+    screen.text(&format!("event {event} of `{}` {result}", agent.handle));
     Ok(Value::Null)
 }
 
@@ -291,7 +281,7 @@ async fn find(client: &Client, event: &str, wanted: Option<&str>) -> Result<(Age
             .hint("`viv events list NAME` lists what an agent was sent")),
         n => {
             let names: Vec<String> =
-                sent.iter().take(8).map(|(agent, _)| format!("`{}`", agent.name)).collect();
+                sent.iter().take(8).map(|(agent, _)| format!("`{}`", agent.handle)).collect();
             Err(Failure::usage(format!("{n} agents were sent the event `{event}`"))
                 .hint(format!("name one with --agent: {}", names.join(", "))))
         }

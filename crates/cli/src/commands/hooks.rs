@@ -51,7 +51,8 @@ async fn list(client: &Client, screen: &Screen) -> Result<()> {
         return Ok(());
     }
     let row = |hook: &HookJson| {
-        let cells = [hook.name.clone(), hook.kind.clone(), hook.agents.join(", "), state(hook).to_owned()];
+        let cells =
+            [hook.name.clone(), hook.kind.clone(), hook.agent_handles.join(", "), state(hook).to_owned()];
         cells.map(|cell| screen.clean_line(&cell)).to_vec()
     };
     screen.table(&["HOOK", "KIND", "TO", "STATE"], &items.iter().map(row).collect::<Vec<_>>());
@@ -69,8 +70,9 @@ fn state(hook: &HookJson) -> &'static str {
 }
 
 async fn add(client: &Client, screen: &Screen, args: AddHookArgs) -> Result<()> {
-    let AddHookArgs { name, kind, to: agents, secrets, header, event, urgent } = args;
-    let new = NewHookJson { kind: kind.as_str().to_owned(), secrets, header, agents, event, urgent };
+    let AddHookArgs { name, kind, to: agents, secrets, header, template, only_if, urgent } = args;
+    let kind_name = kind.as_str().to_owned();
+    let new = NewHookJson { kind: kind_name, secrets, header, agents, template, only_if, urgent };
     let answer = client.put(&path(&name), &new).await?;
     let hook: HookJson = typed("hook", answer.clone())?;
     let line = format!("`{}` takes deliveries at {}{}", hook.name, client.url(), path(&hook.name));
@@ -87,22 +89,18 @@ async fn add(client: &Client, screen: &Screen, args: AddHookArgs) -> Result<()> 
 
 fn show(screen: &Screen, answer: Value) -> Result<()> {
     let hook: HookJson = typed("hook", answer.clone())?;
-    if screen.json {
-        screen.json_line(&answer);
-        return Ok(());
-    }
     let mut pairs = vec![
         ("hook", hook.name.clone()),
         ("kind", hook.kind.clone()),
-        ("to", hook.agents.join(", ")),
+        ("to", hook.agent_handles.join(", ")),
         ("state", state(&hook).to_owned()),
         ("secrets", if hook.secrets.is_empty() { "none".to_owned() } else { hook.secrets.join(", ") }),
     ];
     pairs.extend(hook.header.clone().map(|header| ("header", header)));
-    pairs.push(("event", hook.event.clone()));
+    pairs.push(("template", hook.template.clone()));
+    pairs.extend(hook.only_if.clone().map(|rule| ("only if", rule)));
     pairs.extend(hook.urgent.clone().map(|rule| ("urgent if", rule)));
-    let clean = |(name, text): (&'static str, String)| (name, screen.clean_line(&text));
-    screen.pairs(&pairs.into_iter().map(clean).collect::<Vec<_>>());
+    screen.object(&answer, pairs);
     Ok(())
 }
 
@@ -182,11 +180,19 @@ async fn log(client: &Client, screen: &Screen, hook: &str) -> Result<()> {
     }
     let now = Timestamp::now();
     let row = |line: &HookDeliveryJson| {
-        let what = line.detail.clone().unwrap_or_else(|| line.agents.join(", "));
+        let what = line.detail.clone().unwrap_or_else(|| line.agent_handles.join(", "));
         let delivery = line.delivery.clone().unwrap_or_else(|| "-".to_owned());
         let cells = [ago(line.at, now), delivery, line.outcome.clone(), what];
         cells.map(|cell| screen.clean_line(&cell)).to_vec()
     };
     screen.table(&["WHEN", "DELIVERY", "OUTCOME", "TO"], &items.iter().map(row).collect::<Vec<_>>());
     Ok(())
+}
+
+/// What it means that agents of a hook are retired.
+pub(crate) fn without_agents(hook: &HookJson) -> &'static str {
+    match hook.retired_agents.len() == hook.agents.len() {
+        true => "all its agents are retired, and it answers 409 to every delivery",
+        false => "some of its agents are retired and get none of its events",
+    }
 }

@@ -45,10 +45,13 @@ pub(crate) async fn run(global: &Global, screen: Screen, args: KeysArgs) -> Resu
                 return Err(Failure::usage(message));
             }
             let body = KeyRotation { overlap_seconds: Some(seconds), expires_at: None };
-            create(&client()?, &screen, &format!("/v1/keys/{}/rotate", segment(&id)), &body).await
+            let client = client()?;
+            let id = client.full_id("/v1/keys", "id", &id).await?;
+            create(&client, &screen, &format!("/v1/keys/{}/rotate", segment(&id)), &body).await
         }
         KeysVerb::Revoke { id, yes } => {
             let client = client()?;
+            let id = client.full_id("/v1/keys", "id", &id).await?;
             let keys = client.list("/v1/keys", KEYS_MAX).await?;
             if keys.len() < KEYS_MAX && keys.iter().all(|key| key["id"] != id) {
                 return Err(Failure::new(Exit::NotFound, "not_found", format!("no key is called `{id}`")));
@@ -98,7 +101,7 @@ async fn list(client: &Client, screen: &Screen) -> Result<Exit> {
     let now = Timestamp::now();
     screen.rows(rows, "no keys", &["ID", "OF", "LABEL", "CREATED", "USED", "STATE"], |key: &KeyJson| {
         let person = people.iter().find(|person| Some(person.id) == key.entity);
-        let of = person.map_or(&key.scope, |person| &person.name).clone();
+        let of = person.map_or(&key.scope, |person| &person.handle).clone();
         let state = match (key.revoked_at, key.expires_at) {
             (Some(at), _) => format!("revoked {}", ago(at, now)),
             (None, Some(at)) if at <= now => format!("expired {}", ago(at, now)),

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use agent::quote::{visible, visible_line};
-use api::{McpApproval, McpOfferJson, McpServerJson, McpToolJson, PageJson};
+use api::{McpApproval, McpOfferJson, McpServerJson, McpToolJson, PageJson, ReadyJson};
 use client::{Client, segment, typed};
 use serde_json::{Value, json};
 use tools::mcp::{McpListing, McpServerConfig};
@@ -26,6 +26,9 @@ use crate::tool_secrets::ToolSecrets;
 const ASKED_MAX: u32 = 4;
 const NOT_WALLED: &str = "bubblewrap (`bwrap`) was not found: the server's process can read every file that this user can read, \
                           the data directory included";
+
+const WALLED: &str = "it sees no files of this machine but its own; what it writes elsewhere, such as in `/tmp`, is gone with it \
+                      (`--write DIR` lets it write there)";
 
 pub(crate) async fn run(global: &Global, screen: Screen, args: McpArgs) -> Result<Exit> {
     let client = || Ok::<_, Failure>(Client::find(settings::data_dir(global)?)?);
@@ -127,9 +130,35 @@ fn show(screen: &Screen, answer: &Value) -> Result<()> {
     Ok(())
 }
 
+/// The settings to which something is added, and their file: those of the server that runs on the data directory, wherever this
+/// command was started. Without one, those found from here.
+async fn settings_of_server(global: &Global) -> Result<(Settings, PathBuf)> {
+    let settings = Settings::load(global, &())?;
+    let (here, data_dir) = (settings.file_to_write(), settings.data_dir().to_owned());
+    if !listen::is_locked(&data_dir) {
+        return Ok((settings, here));
+    }
+    let client = Client::find(data_dir.clone())?;
+    let ready: ReadyJson = client.get_as("/v1/ready").await?;
+    let Some(theirs) = ready.settings.map(PathBuf::from) else { return Ok((settings, here)) };
+    if std::path::absolute(&here).is_ok_and(|here| here == theirs) {
+        return Ok((settings, here));
+    }
+    if let Some(named) = &global.config {
+        let message = format!("the server reads `{}`, not `{}`", theirs.display(), named.display());
+        return Err(Failure::usage(message).hint("leave out --config; nothing was changed"));
+    }
+    if !theirs.exists() {
+        return Ok((settings, theirs));
+    }
+    let Global { json, quiet, .. } = *global;
+    let global = Global { data_dir: Some(data_dir), config: Some(theirs.clone()), json, quiet };
+    Ok((Settings::load(&global, &())?, theirs))
+}
+
 /// Asks the server from here, with the settings and secrets of this machine, and adds it only if it answers.
 async fn add(global: &Global, screen: &Screen, args: McpAddArgs) -> Result<()> {
-    let settings = Settings::load(global, &())?;
+    let (settings, file) = settings_of_server(global).await?;
     let name = args.name.clone();
     if settings.mcp.contains_key(&name) {
         return Err(Failure::usage(format!("the settings have an MCP server `{name}` already"))
@@ -153,7 +182,6 @@ async fn add(global: &Global, screen: &Screen, args: McpAddArgs) -> Result<()> {
         Failure::new(Exit::Failed, "mcp_failed", why).hint("nothing was added")
     })?;
     server.stop();
-    let file = settings.file.clone().unwrap_or_else(|| PathBuf::from(settings::FILE));
     let written = section(&name, &config)?;
     let opened = fs::OpenOptions::new().create(true).append(true).open(&file);
     opened.and_then(|mut file| file.write_all(written.as_bytes())).map_err(|error| {
@@ -167,8 +195,10 @@ async fn add(global: &Global, screen: &Screen, args: McpAddArgs) -> Result<()> {
     for (tool, why) in &left_out {
         screen.warning(&format!("`{tool}` cannot be used: {why}"));
     }
-    if !walled {
-        screen.warning(NOT_WALLED);
+    match (walled, config.command.is_some()) {
+        (false, _) => screen.warning(NOT_WALLED),
+        (true, true) => screen.note(WALLED),
+        (true, false) => {}
     }
     let names: Vec<&String> = tools.iter().map(|tool| &tool.name).collect();
     let added = format!("added `{name}` with {} to `{}`", counted(names.len(), "tool"), file.display());

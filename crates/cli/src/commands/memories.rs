@@ -27,13 +27,13 @@ pub(crate) async fn run(client: Client, screen: Screen, args: MemoriesArgs) -> R
                 return Ok(Exit::Answered);
             }
             if memories.is_empty() {
-                screen.text(&format!("`{}` has no memories", agent.name));
+                screen.text(&format!("`{}` has no memories", agent.handle));
             }
             for memory in &memories {
                 screen.wrapped(&screen.clean_line(&line_of(memory)), 2);
             }
         }
-        MemoriesVerb::Set { agent, key, value, pin: pinned, importance } => {
+        MemoriesVerb::Set { agent, key, value, pinned, importance } => {
             let agent = client.agent(&agent).await?;
             let value = match value.as_deref() {
                 Some("-") => Some(input::text(limits::MEMORY_VALUE_MAX_BYTES)?),
@@ -41,17 +41,17 @@ pub(crate) async fn run(client: Client, screen: Screen, args: MemoriesArgs) -> R
             };
             let written =
                 put(&client, agent.id, &key, MemoryValue { value, importance, pinned, trust: None }).await?;
-            screen.result(&written, &format!("`{}` will see `{key}` in its next cycle", agent.name));
+            screen.result(&written, &format!("`{}` will see `{key}` in its next cycle", agent.handle));
         }
         MemoriesVerb::Remove { agent, key } => {
             let agent = client.agent(&agent).await?;
             client.delete(&path(agent.id, &key)).await.map_err(|failure| match failure.class {
                 ErrorClass::NotFound => {
-                    Failure::from(failure).hint(format!("`viv memories {}` lists what it has", agent.name))
+                    Failure::from(failure).hint(format!("`viv memories {}` lists what it has", agent.handle))
                 }
                 _ => failure.into(),
             })?;
-            screen.result(&json!({"deleted": key}), &format!("`{}` no longer has `{key}`", agent.name));
+            screen.result(&json!({"deleted": key}), &format!("`{}` no longer has `{key}`", agent.handle));
         }
     }
     Ok(Exit::Answered)

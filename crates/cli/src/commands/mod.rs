@@ -8,6 +8,7 @@ pub(crate) mod doctor;
 mod doctor_mcp;
 pub(crate) mod entities;
 pub(crate) mod events;
+pub(crate) mod goals;
 pub(crate) mod hooks;
 pub(crate) mod init;
 pub(crate) mod keys;

@@ -22,12 +22,38 @@ pub(crate) async fn run(client: Client, screen: Screen, args: PlansArgs) -> Resu
     match args.verb.unwrap_or(PlansVerb::List { agent: args.agent }) {
         PlansVerb::List { agent } => list(&client, &screen, agent.as_deref()).await?,
         PlansVerb::Add(args) => add(&client, &screen, args).await?,
+        PlansVerb::Show { agent, plan } => {
+            let agent = client.agent(&agent).await?;
+            let plan = find(&client, &agent, &plan).await?;
+            let next = plan.next_at.map_or_else(|| "-".to_owned(), |at| local(&plan.schedule, at));
+            screen.object(
+                &json!(plan),
+                vec![
+                    ("plan", plan.name),
+                    ("next", next),
+                    ("when", plan.schedule.to_string()),
+                    ("missed", plan.missed.as_str().to_owned()),
+                    ("set by", plan.source.as_str().to_owned()),
+                    ("id", plan.id.to_string()),
+                    ("what", plan.instruction),
+                ],
+            );
+        }
         PlansVerb::Remove { agent, plan } => {
             let agent = client.agent(&agent).await?;
             let plan = find(&client, &agent, &plan).await?;
             client.delete(&agent_path(agent.id, &format!("/plans/{}", plan.id))).await?;
-            let line = format!("`{}` no longer has the plan `{}`", agent.name, plan.name);
+            let line = format!("`{}` no longer has the plan `{}`", agent.handle, plan.name);
             screen.result(&json!({"deleted": plan.id}), &screen.clean_line(&line));
+        }
+        PlansVerb::Fire { agent, plan } => {
+            let agent = client.agent(&agent).await?;
+            let plan = find(&client, &agent, &plan).await?;
+            let path = agent_path(agent.id, &format!("/plans/{}/fire", plan.id));
+            let answer = client.post_empty(&path).await?;
+            let line =
+                format!("`{}` has an event of `{}`; its schedule stays as it is", agent.handle, plan.name);
+            screen.result(&answer, &screen.clean_line(&line));
         }
         PlansVerb::Next { agent, plan, count } => {
             let agent = client.agent(&agent).await?;
@@ -46,9 +72,9 @@ async fn list(client: &Client, screen: &Screen, wanted: Option<&str>) -> Result<
     };
     let mut found: Vec<(String, PlanJson)> = Vec::new();
     // Whoever has no next plan has none at all.
-    for agent in agents.iter().filter(|agent| wanted.is_some() || agent.next_plan.is_some()) {
+    for agent in agents.iter().filter(|agent| wanted.is_some() || agent.next_plan_at.is_some()) {
         let plans = all(client, agent).await?;
-        found.extend(plans.into_iter().map(|plan| (agent.name.clone(), plan)));
+        found.extend(plans.into_iter().map(|plan| (agent.handle.clone(), plan)));
     }
     found.sort_by_key(|(_, plan)| (plan.next_at.is_none(), plan.next_at));
     if screen.json {
@@ -94,7 +120,7 @@ async fn add(client: &Client, screen: &Screen, args: AddPlanArgs) -> Result<()> 
         |plan: &PlanJson| plan.source == set.source && plan.name == set.name && plan.id != set.id;
     let instead = if before.iter().any(is_replaced) { ", which replaces the plan before" } else { "" };
     let either = if is_either(&set.schedule) { "; day and weekday: it fires on either" } else { "" };
-    let line = format!("`{}` is woken by `{}`, next {next}{instead}{either}", agent.name, set.name);
+    let line = format!("`{}` is woken by `{}`, next {next}{instead}{either}", agent.handle, set.name);
     screen.result(&answer, &screen.clean_line(&line));
     Ok(())
 }
@@ -132,14 +158,14 @@ async fn find(client: &Client, agent: &Agent, wanted: &str) -> Result<PlanJson> 
     let plans = all(client, agent).await?;
     let is_wanted = |plan: &&PlanJson| plan.id.to_string() == wanted || plan.name == wanted;
     let mut found = plans.iter().filter(is_wanted);
-    let list = format!("`viv plans {}` lists its plans with their ids", agent.name);
+    let list = format!("`viv plans {}` lists its plans with their ids", agent.handle);
     match (found.next(), found.next()) {
         (Some(plan), None) => Ok(plan.clone()),
         (None, _) => {
-            let message = format!("`{}` has no plan `{wanted}`", agent.name);
+            let message = format!("`{}` has no plan `{wanted}`", agent.handle);
             Err(Failure::new(Exit::NotFound, "not_found", message).hint(list))
         }
-        _ => Err(Failure::usage(format!("`{}` has several plans `{wanted}`", agent.name)).hint(list)),
+        _ => Err(Failure::usage(format!("`{}` has several plans `{wanted}`", agent.handle)).hint(list)),
     }
 }
 

@@ -53,9 +53,9 @@ pub(crate) async fn run(client: Client, screen: Screen, args: StateArgs) -> Resu
                 Some("debounce") => "gathers what arrives",
                 _ => "is backing off",
             };
-            screen.note(&format!("`{}` {how}{until}: {why}", agent.name));
+            screen.note(&format!("`{}` {how}{until}: {why}", agent.handle));
         } else if let Some(why) = agent.why.as_ref().filter(|_| agent.state == AgentState::Thinking) {
-            screen.note(&format!("`{}` makes no progress: {why}", agent.name));
+            screen.note(&format!("`{}` makes no progress: {why}", agent.handle));
         }
     }
     for (name, count) in asked(&client, &found).await {
@@ -63,7 +63,10 @@ pub(crate) async fn run(client: Client, screen: Screen, args: StateArgs) -> Resu
         screen.note(&format!("`{name}` has {calls} for a person to answer: `viv approvals --agent {name}`"));
     }
     for (agent, notice) in found.iter().filter_map(|(agent, _)| Some((agent, events::notice(agent)?))) {
-        screen.note(&format!("`{}`: {notice}", agent.name));
+        screen.note(&format!("`{}`: {notice}", agent.handle));
+    }
+    for note in unmatched(&client, &found) {
+        screen.note(&note);
     }
     for problem in client.data_dir().map(project::reconcile::problems).into_iter().flatten() {
         screen.note(&format!("{problem}; {}", problem.while_running()));
@@ -72,6 +75,24 @@ pub(crate) async fn run(client: Client, screen: Screen, args: StateArgs) -> Resu
         screen.note(&format!("these are from the first {max} agents by name; `viv ps --json` lists more"));
     }
     Ok(Exit::Answered)
+}
+
+/// What the configs of these agents name although it does not exist, unless a mistake in an agent's file says so.
+fn unmatched(client: &Client, found: &[(Agent, Value)]) -> Vec<String> {
+    let dir = client.data_dir();
+    let problems = dir.map(project::reconcile::problems).unwrap_or_default();
+    let said = |agent: &Agent| {
+        let file =
+            dir.filter(|_| !problems.is_empty()).and_then(|dir| project::reconcile::file_of(dir, agent.id));
+        file.is_some_and(|file| problems.iter().any(|problem| problem.file == file))
+    };
+    let unsaid = found.iter().filter(|(agent, _)| !agent.unmatched.is_empty() && !said(agent));
+    unsaid.flat_map(|(agent, _)| unmatched_of(agent)).collect()
+}
+
+/// What the config of an agent names although it does not exist.
+pub(crate) fn unmatched_of(agent: &Agent) -> impl Iterator<Item = String> {
+    agent.unmatched.iter().map(|what| format!("`{}`: {what}", agent.handle))
 }
 
 /// How many calls of these agents wait for people without their cycles, by name. A paused agent says so itself. If that cannot
@@ -86,7 +107,7 @@ async fn asked(client: &Client, found: &[(Agent, Value)]) -> BTreeMap<String, us
         let is_shown =
             |(agent, _): &&(Agent, Value)| agent.id == one.agent && agent.state != AgentState::Paused;
         if let Some((agent, _)) = found.iter().find(is_shown) {
-            *counts.entry(agent.name.clone()).or_insert(0) += 1;
+            *counts.entry(agent.handle.clone()).or_insert(0) += 1;
         }
     }
     counts
@@ -111,13 +132,13 @@ fn row(screen: &Screen, agent: &Agent) -> Vec<String> {
         held => format!("{} +{held} held", agent.waiting),
     };
     [
-        agent.name.clone(),
+        agent.handle.clone(),
         state,
         waiting,
         agent.cycles.to_string(),
         tokens(agent),
         agent.model.clone().unwrap_or_else(|| "-".to_owned()),
-        agent.last.as_ref().map_or("-", |last| last.ending.as_str()).to_owned(),
+        agent.last_run.as_ref().map_or("-", |last| last.ending.as_str()).to_owned(),
     ]
     .iter()
     .map(|cell| screen.clean_line(cell))

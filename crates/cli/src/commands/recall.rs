@@ -1,4 +1,4 @@
-//! `viv recall`: searches an agent's archive.
+//! `viv agents recall`: searches an agent's archive.
 
 use agent::limits;
 use agent::port::time_limit;
@@ -42,7 +42,7 @@ pub(crate) async fn run(client: Client, screen: Screen, args: SearchArgs) -> Res
         return Ok(Exit::Answered);
     }
     if found.items.is_empty() {
-        screen.text(&format!("`{}` finds nothing", agent.name));
+        screen.text(&format!("`{}` finds nothing", agent.handle));
     }
     for excerpt in &found.items {
         screen.wrapped(&screen.paint(Style::Dim, &screen.clean_line(&heading(excerpt))), 2);
@@ -61,9 +61,9 @@ pub(crate) async fn run(client: Client, screen: Screen, args: SearchArgs) -> Res
 
 /// Where an excerpt is from.
 fn heading(excerpt: &ExcerptJson) -> String {
-    let ExcerptJson { at, kind, cycle, space, .. } = excerpt;
+    let ExcerptJson { at, kind, cycle, space_handle, .. } = excerpt;
     let mut heading = format!("{}  {}", at.strftime("%Y-%m-%d %H:%M"), kind.as_str());
-    if let Some(space) = space {
+    if let Some(space) = space_handle {
         heading += &format!("  {space}");
     }
     if let Some(cycle) = cycle {

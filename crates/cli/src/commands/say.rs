@@ -36,7 +36,7 @@ pub(crate) async fn run(client: Client, screen: Screen, args: SayArgs) -> Result
     let id = client::fresh_id()?;
     if !args.wait {
         let message = client::post(&client, target.space.id, target.sender.as_deref(), id, &text).await?;
-        let space = &target.space.name;
+        let space = &target.space.handle;
         let answer = json!({"message_id": id, "space": space, "seq": message["seq"]});
         screen.result(&answer, &format!("posted in `{space}`: message {id}"));
         return Ok(Exit::Answered);
@@ -50,7 +50,7 @@ pub(crate) async fn run(client: Client, screen: Screen, args: SayArgs) -> Result
         .hint("leave out --wait, or use the admin key"));
     }
     let agent = target.agent(args.agent.as_deref())?;
-    let mut watch = AgentWatch::begin(Arc::clone(&client), agent.id.agent(), &agent.name).await?;
+    let mut watch = AgentWatch::begin(Arc::clone(&client), agent.id.agent(), &agent.handle).await?;
     client::post(&client, target.space.id, target.sender.as_deref(), id, &text).await?;
     let waiting = Progress::start(&screen, format!("waiting for {}", agent.display_name));
     let limit = Duration::from_secs(args.timeout);

@@ -20,6 +20,7 @@ pub(crate) async fn run(client: Client, screen: Screen, args: SpacesArgs) -> Res
     input::no_list_options("`--all` applies", args.verb.is_some() && args.all)?;
     match args.verb.unwrap_or(SpacesVerb::List { all: args.all }) {
         SpacesVerb::List { all } => list(&client, &screen, all).await?,
+        SpacesVerb::Show { space } => show(&client, &screen, &space).await?,
         SpacesVerb::Open(args) => open(&client, &screen, args).await?,
         SpacesVerb::Set { space, values } => set(&client, &screen, &space, &values).await?,
         SpacesVerb::Close { space, yes } => {
@@ -45,7 +46,7 @@ async fn list(client: &Client, screen: &Screen, all: bool) -> Result<()> {
     let short = |text: &str| shortened(&screen.clean_line(text), DESCRIPTION);
     screen.rows(rows, "no spaces", &head, |space: &SpaceJson| {
         let (title, description) = (short(&space.display_name), short(&space.description));
-        vec![space.name.clone(), title, space.head_seq.to_string(), state(space).to_owned(), description]
+        vec![space.handle.clone(), title, space.head_seq.to_string(), state(space).to_owned(), description]
     })
 }
 
@@ -57,16 +58,35 @@ fn state(space: &SpaceJson) -> &'static str {
     }
 }
 
+async fn show(client: &Client, screen: &Screen, space: &str) -> Result<()> {
+    let answer = client.get(&format!("/v1/spaces/{}", segment(space))).await?;
+    let space: SpaceJson = typed("/v1/spaces", answer.clone())?;
+    let now = state(&space).to_owned();
+    screen.object(
+        &answer,
+        vec![
+            ("handle", space.handle),
+            ("display name", space.display_name),
+            ("description", space.description),
+            ("state", now),
+            ("messages", space.head_seq.to_string()),
+            ("id", space.id.to_string()),
+            ("opened", space.created_at.to_string()),
+        ],
+    );
+    Ok(())
+}
+
 async fn open(client: &Client, screen: &Screen, args: OpenSpaceArgs) -> Result<()> {
     let OpenSpaceArgs { name, display_name, description, wake_on, members } = args;
-    let body = NewSpaceJson { name, display_name, description, wake_on, members };
+    let body = NewSpaceJson { handle: name, display_name, description, wake_on, members };
     let answer = client.post("/v1/spaces", &body, None).await?;
     let space: SpaceJson = typed("/v1/spaces", answer.clone())?;
     let who = match body.members.len() {
         0 => "no members yet".to_owned(),
         _ => format!("members: {}", body.members.join(", ")),
     };
-    screen.result(&answer, &format!("opened space `{}` ({}): {who}", space.name, space.id));
+    screen.result(&answer, &format!("opened space `{}` ({}): {who}", space.handle, space.id));
     Ok(())
 }
 
@@ -83,7 +103,7 @@ async fn set(client: &Client, screen: &Screen, space: &str, values: &[String]) -
             return Err(Failure::usage(format!("a space has no key `{key}` to change")).hint(hint));
         }
         body[key] = match (key, value) {
-            ("display_name", "") => before["name"].clone(),
+            ("display_name", "") => before["handle"].clone(),
             ("wake_on", "") => json!(WakeOn::default().as_str()),
             _ => json!(value),
         };
@@ -105,7 +125,7 @@ async fn set_closed(client: &Client, screen: &Screen, space: &str, verb: &str) -
     let answer = client.post_empty(&path).await?;
     let space: SpaceJson = typed(&path, answer.clone())?;
     let now = if space.closed { "closed; it can still be read" } else { "open" };
-    screen.result(&answer, &format!("`{}` is {now}", space.name));
+    screen.result(&answer, &format!("`{}` is {now}", space.handle));
     Ok(())
 }
 
@@ -123,7 +143,7 @@ async fn add(
         let answer = client.post(&path, &body, None).await?;
         if !screen.json {
             let member: MemberJson = typed(&path, answer.clone())?;
-            let line = format!("`{}` is in `{space}` as {}", member.entity.name, member.role);
+            let line = format!("`{}` is in `{space}` as {}", member.entity.handle, member.role);
             screen.text(&line);
         }
         added.push(answer);
@@ -150,7 +170,7 @@ async fn remove(client: &Client, screen: &Screen, space: &str, members: &[String
 async fn members(client: &Client, screen: &Screen, space: &str) -> Result<()> {
     let rows = client.list(&format!("/v1/spaces/{}/members", segment(space)), MEMBERS_MAX).await?;
     screen.rows(rows, "no members", &["NAME", "TITLE", "KIND", "ROLE"], |member: &MemberJson| {
-        let EntityJson { name, display_name, kind, .. } = &member.entity;
+        let EntityJson { handle: name, display_name, kind, .. } = &member.entity;
         vec![name.clone(), display_name.clone(), kind.as_str().to_owned(), member.role.clone()]
     })
 }
@@ -168,7 +188,7 @@ async fn read(client: &Client, screen: &Screen, args: &ReadArgs) -> Result<()> {
     }
     let messages: Vec<MessageJson> = typed(&path, answer["items"].take())?;
     if messages.is_empty() {
-        screen.text(&format!("there are no messages in `{}`", space.name));
+        screen.text(&format!("there are no messages in `{}`", space.handle));
         return Ok(());
     }
     let mut day = String::new();
@@ -187,7 +207,7 @@ fn print_message(screen: &Screen, message: &MessageJson, day: &mut String) {
         date.clone_into(day);
         screen.line(&screen.paint(Style::Dim, &format!("{date} (UTC)")));
     }
-    let name = screen.paint(Style::Cyan, &written_by::name(screen, &message.sender_name));
+    let name = screen.paint(Style::Cyan, &written_by::name(screen, &message.sender_display_name));
     let text = written_by::shown(screen, message.kind, &message.text);
     let mut lines = text.lines();
     let head = format!("{:>4}  {time}  {name}: {}", message.seq, lines.next().unwrap_or_default());

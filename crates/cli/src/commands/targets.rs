@@ -3,22 +3,27 @@
 use api::{DeadDelivery, DeliveriesRetried, DeliveryRetry, NewTargetJson, TargetJson};
 use client::{Client, segment, typed};
 use jiff::Timestamp;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::args::{AddTargetArgs, TargetsArgs, TargetsVerb};
-use crate::errors::{Exit, Result};
+use crate::errors::{Exit, Failure, Result};
 use crate::output::{Screen, ago, counted};
 
 pub(crate) async fn run(client: Client, screen: Screen, args: TargetsArgs) -> Result<Exit> {
     match args.verb {
         None | Some(TargetsVerb::List) => list(&client, &screen).await?,
+        Some(TargetsVerb::Show { target }) => show(&screen, client.get(&path(&target)).await?)?,
         Some(TargetsVerb::Add(args)) => add(&client, &screen, args).await?,
         Some(TargetsVerb::Remove { target }) => {
             client.delete(&path(&target)).await?;
             screen.result(&json!({"removed": target}), &format!("the target `{target}` is removed"));
         }
         Some(TargetsVerb::Dead { target }) => dead(&client, &screen, &target).await?,
-        Some(TargetsVerb::Retry { target, delivery: id }) => {
+        Some(TargetsVerb::Retry { target, delivery }) => {
+            let id = match delivery {
+                Some(id) => Some(client.full_id(&format!("{}/dead", path(&target)), "id", &id).await?),
+                None => None,
+            };
             let answer =
                 client.post(&format!("{}/retry", path(&target)), &DeliveryRetry { id }, None).await?;
             let DeliveriesRetried { retried } = typed("retry", answer.clone())?;
@@ -44,7 +49,7 @@ async fn list(client: &Client, screen: &Screen) -> Result<()> {
         return Ok(());
     }
     let row = |target: &TargetJson| {
-        let of = target.space.as_ref().or(target.agent.as_ref()).cloned().unwrap_or_default();
+        let of = target.space_handle.as_ref().or(target.agent_handle.as_ref()).cloned().unwrap_or_default();
         let (on, waiting, dead) = (target.on.join(", "), target.waiting.to_string(), target.dead.to_string());
         [target.name.clone(), on, of, waiting, dead, state(target)]
             .map(|cell| screen.clean_line(&cell))
@@ -52,6 +57,26 @@ async fn list(client: &Client, screen: &Screen) -> Result<()> {
     };
     let head = ["TARGET", "ON", "OF", "WAITING", "DEAD", "STATE"];
     screen.table(&head, &items.iter().map(row).collect::<Vec<_>>());
+    Ok(())
+}
+
+fn show(screen: &Screen, answer: Value) -> Result<()> {
+    let target: TargetJson = typed("target", answer.clone())?;
+    let now = state(&target);
+    let mut pairs = vec![
+        ("target", target.name),
+        ("address", target.url),
+        ("of", target.space_handle.or(target.agent_handle).unwrap_or_default()),
+        ("on", target.on.join(", ")),
+        ("secrets", target.secrets.join(", ")),
+        ("state", now),
+        ("waiting", target.waiting.to_string()),
+        ("dead", target.dead.to_string()),
+    ];
+    pairs.extend((!target.allow.is_empty()).then(|| ("allow", target.allow.join(", "))));
+    pairs.extend(target.only_if.map(|rule| ("only if", rule)));
+    pairs.extend(target.body.map(|body| ("body", body.to_string())));
+    screen.object(&answer, pairs);
     Ok(())
 }
 
@@ -75,11 +100,17 @@ pub(super) fn unsigned(target: &TargetJson) -> Option<String> {
 }
 
 async fn add(client: &Client, screen: &Screen, args: AddTargetArgs) -> Result<()> {
-    let AddTargetArgs { name, url, space, agent, on, secrets, allow } = args;
-    let new = NewTargetJson { url, secrets, on, space, agent, allow };
+    let AddTargetArgs { name, url, space, agent, on, only_if, body, secrets, allow } = args;
+    let body = body.map(|body| {
+        serde_json::from_str(&body).map_err(|error| {
+            Failure::usage(format!("`--body` is not JSON: {error}"))
+                .hint(r#"such as --body '{"text": "{{ data.sender_handle }}: {{ data.text }}"}'"#)
+        })
+    });
+    let new = NewTargetJson { url, secrets, on, space, agent, only_if, body: body.transpose()?, allow };
     let answer = client.put(&path(&name), &new).await?;
     let target: TargetJson = typed("target", answer.clone())?;
-    let of = target.space.as_ref().or(target.agent.as_ref()).cloned().unwrap_or_default();
+    let of = target.space_handle.as_ref().or(target.agent_handle.as_ref()).cloned().unwrap_or_default();
     let line = format!("`{}` is told of `{of}`: {}", target.name, target.on.join(", "));
     screen.result(&answer, &screen.clean_line(&line));
     for (name, why) in target.missing_secrets.iter().filter(|_| !screen.json) {

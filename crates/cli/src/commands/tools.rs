@@ -228,9 +228,10 @@ fn write_files(screen: &Screen, dir: &Path, declarations: &[Declaration]) -> Res
     fs::create_dir_all(dir).map_err(|error| failed(dir, error.to_string()))?;
     for (done, (path, text)) in texts.iter().enumerate() {
         let created = fs::OpenOptions::new().write(true).create_new(true).open(path);
+        // One that could only be written in part is its own, too; one that somebody else has made meanwhile is not.
+        let own = done + usize::from(created.is_ok());
         if let Err(error) = created.and_then(|mut file| file.write_all(text.as_bytes())) {
-            let own = texts[..done].iter().map(|(path, _)| path);
-            own.for_each(|path| drop(fs::remove_file(path)));
+            texts[..own].iter().for_each(|(path, _)| drop(fs::remove_file(path)));
             return Err(failed(path, error.to_string()).hint("no file was written"));
         }
     }
@@ -243,13 +244,13 @@ fn write_files(screen: &Screen, dir: &Path, declarations: &[Declaration]) -> Res
 pub(crate) async fn clear_guard(client: &Client, screen: &Screen, agent: &str, yes: bool) -> Result<()> {
     let agent = client.agent(agent).await?;
     let what = format!(
-        "`{}` will no longer read what strangers told it; read `viv show context {}` first",
-        agent.name, agent.name
+        "`{}` will no longer read what strangers told it; read `viv agents context {}` first",
+        agent.handle, agent.handle
     );
     input::confirm(screen, &what, yes, None)?;
     let answer = client.post_empty(&agent_path(agent.id, "/guard/clear")).await?;
     let GuardClearedJson { entries, goals, plans, memories } = typed("answer", answer.clone())?;
-    screen.result(&answer, &format!("`{}` no longer reads {entries} entries of its log", agent.name));
+    screen.result(&answer, &format!("`{}` no longer reads {entries} entries of its log", agent.handle));
     for goal in goals {
         screen.note(&screen.clean_line(&format!("deleted its goal `{goal}`")));
     }

@@ -66,8 +66,21 @@ pub(super) fn read(text: &str, shown: &str) -> Result<FileValue> {
 pub(super) fn table<'t>(text: &'t str, shown: &str) -> Result<Spanned<DeTable<'t>>> {
     DeTable::parse(text).map_err(|error| {
         let at = error.span().map_or(0, |span| span.start);
-        refused(shown, vec![(line_of(text, at), error.message().to_owned())])
+        let line = line_of(text, at);
+        let what = match text.lines().nth(line - 1).and_then(unquoted) {
+            Some(value) => format!("a text is written in quotes: `\"{value}\"`"),
+            None => error.message().to_owned(),
+        };
+        refused(shown, vec![(line, what)])
     })
+}
+
+/// The value of a line that has a text without quotes, which the parser takes for a number of some kind.
+fn unquoted(line: &str) -> Option<&str> {
+    let (_, value) = line.split_once('=')?;
+    let value = value.split('#').next().unwrap_or_default().trim();
+    let is_text = value.starts_with(|first: char| first.is_alphabetic() || matches!(first, '/' | '~' | '.'));
+    (is_text && !["true", "false", "inf", "nan"].contains(&value)).then_some(value)
 }
 
 fn refused(shown: &str, mut problems: Vec<(usize, String)>) -> Failure {
@@ -223,6 +236,15 @@ mod tests {
             ("model.name", json!("demo"), "x:4".to_owned()),
         ];
         assert_eq!(read, expected);
+    }
+
+    #[test]
+    fn a_text_without_quotes_is_told_what_it_lacks() {
+        wrong(
+            "listen = \"h:1\"\nlog = info # more",
+            "vivarium.toml:2: a text is written in quotes: `\"info\"`",
+        );
+        wrong("data_dir = /srv/viv", "vivarium.toml:1: a text is written in quotes: `\"/srv/viv\"`");
     }
 
     #[test]

@@ -147,6 +147,11 @@ impl Settings {
         Ok(settings)
     }
 
+    /// The settings file, or the one that would be written.
+    pub(crate) fn file_to_write(&self) -> PathBuf {
+        self.file.clone().unwrap_or_else(|| PathBuf::from(FILE))
+    }
+
     pub(crate) fn all(&self) -> &[Setting] {
         &self.values
     }
@@ -169,6 +174,7 @@ impl Settings {
         runtime::Bounds {
             awake: whole("awake_max").unwrap_or(default.awake),
             requests_per_provider: whole("requests_per_provider").unwrap_or(default.requests_per_provider),
+            ..default
         }
     }
 

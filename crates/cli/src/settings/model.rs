@@ -1,4 +1,4 @@
-//! Converts settings to model configurations: `[model]` and `[models."…"]` in the form of `models`.
+//! Converts settings to model configurations: `[model]`, `[models."…"]` and `[models.PROVIDER]` in the form of `models`.
 
 use models::model_book::ModelConfig;
 use models::secret::Secret;
@@ -15,15 +15,17 @@ impl Settings {
         all.filter(|setting| setting.key.kind == Kind::KeyRef).filter_map(|one| one.value.as_str()).collect()
     }
 
-    /// The configuration of a model: its `[models."name"]`, overridden by `[model]` if it is the default.
-    /// `secret` finds a secret by its name.
+    /// The configuration of a model: its provider's `[models.PROVIDER]`, overridden by its own `[models."name"]`, and by
+    /// `[model]` if it is the default. `secret` finds a secret by its name.
     pub(crate) fn model(
         &self,
         name: &str,
         default: bool,
         secret: impl Fn(&str) -> Option<Secret>,
     ) -> Result<ModelConfig> {
-        let own = self.of_models().filter(|(model, _)| *model == name);
+        let provider = name.split_once('/').map(|(provider, _)| provider);
+        let of_provider = self.of_models().filter(|(model, _)| Some(*model) == provider);
+        let own = of_provider.chain(self.of_models().filter(|(model, _)| *model == name));
         let own = own.filter_map(|(_, setting)| Some((setting.key.of_model()?, &setting.value)));
         let overrides = self.of_default().filter(|_| default);
         let mut keys: Map<String, Value> =
@@ -44,7 +46,7 @@ impl Settings {
         Ok(model)
     }
 
-    /// The models with settings of their own in the file.
+    /// The models and providers with settings of their own in the file.
     pub(crate) fn model_names(&self) -> impl Iterator<Item = &str> {
         self.models.iter().map(|(name, _)| name.as_str())
     }
@@ -78,6 +80,22 @@ mod tests {
         let failure = read.model("ollama/a", false, |_| None).unwrap_err();
         assert_eq!(failure.message, "`key_ref` of `ollama/a` names `MINE`, and there is no such secret");
         assert_eq!(read.key_refs(), ["MINE"]);
+    }
+
+    #[test]
+    fn the_models_of_a_provider_share_its_table_and_each_may_differ() {
+        let text = "[models.openai-compatible]\nbase_url = \"http://h:1/v1\"\nkey_ref = \"MINE\"\nmax_output = 100\n\
+                    [models.\"openai-compatible/b\"]\nmax_output = 200\n[models.ollama]\nbase_url = \"http://o\"\n";
+        let read = settings(text, ());
+        let secret = |name: &str| (name == "MINE").then(|| Secret::new("canary"));
+        for (name, max_output) in
+            [("openai-compatible/a", 100), ("openai-compatible/b", 200), ("openai-compatible", 100)]
+        {
+            let model = read.model(name, false, secret).unwrap();
+            assert_eq!(model.base_url.as_deref(), Some("http://h:1/v1"), "{name}");
+            assert_eq!((model.max_output, model.key.is_some()), (Some(max_output), true), "{name}");
+        }
+        assert_eq!(read.model("openai/a", false, secret).unwrap().base_url, None);
     }
 
     #[test]

@@ -65,5 +65,5 @@ fn headers_and_passwords_in_addresses_are_not_shown() {
 fn concurrency_limits_default_to_the_runtimes_and_can_be_set() {
     assert_eq!(settings("", ()).bounds(), runtime::Bounds::default());
     let read = settings("awake_max = 8\nrequests_per_provider = 2", ());
-    assert_eq!(read.bounds(), runtime::Bounds { awake: 8, requests_per_provider: 2 });
+    assert_eq!(read.bounds(), runtime::Bounds { awake: 8, requests_per_provider: 2, ..Default::default() });
 }

@@ -84,6 +84,48 @@ fn who_waits_for_an_agent_that_waits_for_a_person_is_told_so_and_how_to_answer()
 }
 
 #[test]
+fn a_cycle_that_waits_for_a_person_is_among_the_runs_and_shows_the_wait() {
+    let server = asking();
+    ask(&server, &json!({"kind": "approval", "question": "May I?"}));
+    let call = waiting(&server)["call"].as_str().unwrap().to_owned();
+    until(|| Some(server.run(&["ps"]).out).filter(|ps| ps.contains("paused")));
+    let runs = server.run(&["runs"]);
+    for part in ["bea #1", "paused, open", "ask_person waits for a person"] {
+        assert!(runs.out.contains(part), "{part}: {}", runs.shown());
+    }
+    let rows = server.run(&["runs", "bea", "--json"]).json();
+    let id = rows["items"][0]["id"].as_str().unwrap().to_owned();
+    assert_eq!(rows["items"][0]["state"], "paused");
+    for name in ["bea", id.as_str(), &id[..13]] {
+        let shown = server.run(&["show", "run", name]);
+        for part in ["still open", "step 0:", "wait for a person", "ask_person: for a person, since", &call] {
+            assert!(shown.code == 0 && shown.out.contains(part), "{part}: {}", shown.shown());
+        }
+    }
+    // The beginning of the call's id is enough.
+    let answered = server.run(&["approvals", "answer", &call[..8], "approve", "--as", "nour"]);
+    assert_eq!(answered.code, 0, "{}", answered.shown());
+    until_said(&server, r#"{"answer":"approved","by":"nour"}"#);
+    let shown = until(|| Some(server.run(&["show", "run", &id])).filter(|ran| ran.out.contains("completed")));
+    assert!(shown.out.contains("wait for nour") && !shown.out.contains("still open"), "{}", shown.shown());
+}
+
+#[test]
+fn an_agent_that_is_retired_is_not_among_those_that_a_message_could_be_for() {
+    let server = asking();
+    for args in [
+        &["agents", "create", "old", "--instructions", "x", "--space", "desk"][..],
+        &["agents", "retire", "old", "--yes"],
+    ] {
+        assert_eq!(server.run(args).code, 0, "{args:?}");
+    }
+    let said = server.run(&["say", "--wait", "--space", "desk", "--as", "nour", "hello"]);
+    assert_eq!(said.code, 0, "{}", said.shown());
+    let members = server.run(&["spaces", "members", "desk"]).out;
+    assert!(members.contains("bea") && !members.contains("old"), "{members}");
+}
+
+#[test]
 fn a_question_survives_a_kill_and_is_answered_once() {
     let server = asking();
     ask(&server, &json!({"kind": "approval", "question": "May I?"}));
@@ -253,6 +295,43 @@ fn what_is_approved_is_printed_first_and_nothing_else_is_approved() {
     let read = until_said(&server, "outcome: error");
     let card = &read[read.find("[approval granted by an operator] fetch_page (version ").unwrap()..];
     assert!(card.contains(r#"arguments: {"url":"http://127.0.0.1:9/x"}"#), "{read}");
+}
+
+/// A name that is given twice is one thing for who reads the card and another for the tool.
+#[test]
+fn a_persons_arguments_that_name_something_twice_are_refused() {
+    let (server, call) = wanting();
+    let address = server.url().strip_prefix("http://").unwrap();
+    let answer = |arguments: &str| {
+        let body = format!(r#"{{"verdict": "approve", "arguments": {arguments}}}"#);
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        let request = format!(
+            "POST /v1/approvals/{call}/answer HTTP/1.1\r\nhost: {address}\r\nauthorization: Bearer {}\r\nconnection: close\r\n\
+             content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+            server.key(),
+            body.len()
+        );
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut response = String::new();
+        stream.read_to_string(&mut response).unwrap();
+        response
+    };
+    let (shown, other) = (r#""url": "http://127.0.0.1:9/x""#, r#""url": "http://127.0.0.1:9/y""#);
+    for twice in [
+        format!("{{{shown}, {other}}}"),
+        format!("{{{shown}, {shown}}}"),
+        format!("{{{shown}, \"\\u0075rl\": \"x\"}}"),
+    ] {
+        let refused = answer(&twice);
+        assert!(
+            refused.starts_with("HTTP/1.1 422") && refused.contains("is given twice"),
+            "{twice}: {refused}"
+        );
+        assert_eq!(waiting(&server)["state"], "wanted");
+    }
+    let taken = answer(&format!("{{{other}}}"));
+    assert!(taken.starts_with("HTTP/1.1 200"), "{taken}");
 }
 
 #[test]

@@ -17,7 +17,7 @@ fn sent(server: &Server, payload: &str) -> String {
 fn state(server: &Server, event: &str) -> Value {
     let inbox = server.run(&["show", "inbox", "ada", "--json"]).json();
     let events = inbox["items"].as_array().unwrap().clone();
-    events.into_iter().find(|row| row["id"] == event).unwrap()["state"]["state"].clone()
+    events.into_iter().find(|row| row["id"] == event).unwrap()["state"].clone()
 }
 
 #[test]
@@ -63,14 +63,14 @@ fn dead_letters_are_listed_with_their_reason_and_shown_in_full() {
         "seq": 3, "id": DEAD, "kind": "service", "urgent": false, "at": "2999-11-21T14:00:00Z",
         "envelope": {"principal": {"kind": "credential", "id": "k"}, "channel": "api", "trust": "operator", "root": DEAD, "hop": 0},
         "data": {"type": "service", "name": "jira", "payload": {"issue": "OPS-7"}},
-        "state": {"state": "dead", "reason": "invalid request: \u{1b}[31mno"}, "progress": "dead", "attempts": 0, "preview": "",
+        "state": "dead", "reason": "invalid request: \u{1b}[31mno", "progress": "dead", "attempts": 0, "preview": "",
     });
     let agent = json!({
-        "id": ADA, "name": "ada", "display_name": "Ada", "description": "", "state": "sleeping", "standing": "active",
+        "id": ADA, "handle": "ada", "display_name": "Ada", "description": "", "state": "sleeping", "standing": "active",
         "model": "demo", "config_rev": 1, "waiting": 0, "held": 0, "cycles": 0, "skips": 0,
         "usage": {"input": null, "cached": null, "output": null, "reasoning": null},
         "created_at": "2999-11-21T14:00:00Z", "commit_n": 0,
-        "dead": {"count": 1, "last": DEAD, "reason": "invalid request: \u{1b}[31mno"},
+        "dead_events": {"count": 1, "last_event": DEAD, "reason": "invalid request: \u{1b}[31mno"},
     });
     let facts = json!({"spaces": [], "memories": [], "goals": [], "plans": []});
     let page = |rows: Value| json!({"items": rows, "next": null});
@@ -78,11 +78,11 @@ fn dead_letters_are_listed_with_their_reason_and_shown_in_full() {
     let of_ada = |rest: &str| format!("/v1/agents/{ADA}{rest}");
     let (inbox, one) = (of_ada("/events"), of_ada(&format!("/events/{DEAD}")));
     let (facts_of, calls) = (of_ada("/facts"), of_ada("/calls"));
-    let space = json!({"id": DEAD, "name": "home", "display_name": "Home", "description": "", "head_seq": 0, "rev": 0,
+    let space = json!({"id": DEAD, "handle": "home", "display_name": "Home", "description": "", "head_seq": 0, "rev": 0,
         "closed": false, "wake_on": "all", "created_at": "2026-11-21T14:00:00Z"});
-    let entity = json!({"id": ADA, "kind": "agent", "name": "ada", "display_name": "Ada", "external_id": null,
+    let entity = json!({"id": ADA, "kind": "agent", "handle": "ada", "display_name": "Ada", "external_id": null,
         "created_at": "2026-11-21T14:00:00Z"});
-    let owner = json!({"id": OWNER, "kind": "human", "name": "owner", "display_name": "Owner", "external_id": null,
+    let owner = json!({"id": OWNER, "kind": "human", "handle": "owner", "display_name": "Owner", "external_id": null,
         "created_at": "2026-11-21T14:00:00Z"});
     let member =
         |entity: &Value| json!({"entity": entity, "role": "member", "since": "2026-11-21T14:00:00Z"});
@@ -137,7 +137,7 @@ fn a_call_is_listed_with_its_agent_and_canceled_by_id() {
     canceled["status"] = json!("canceled");
     canceled["outcome"] = json!("canceled by an operator after it had begun; unknown whether it happened.");
     let agent = json!({
-        "id": ADA, "name": "ada", "display_name": "Ada", "description": "", "state": "thinking", "standing": "active",
+        "id": ADA, "handle": "ada", "display_name": "Ada", "description": "", "state": "thinking", "standing": "active",
         "model": "demo", "config_rev": 1, "waiting": 0, "held": 0, "cycles": 0, "skips": 0,
         "usage": {"input": null, "cached": null, "output": null, "reasoning": null},
         "created_at": "2026-11-21T14:00:00Z", "commit_n": 0,

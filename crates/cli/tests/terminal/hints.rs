@@ -31,7 +31,6 @@ fn hints_fit_the_command_that_failed() {
         (&["say", "--wait", "--agent", "ada", ""], "hint: for example `viv say "),
         (&["up", "--listen", "7953"], "hint: a port needs an address: `--listen 127.0.0.1:7953`"),
         (&["up", "--listen", "127.0.0.1:0", "--model", "gpt-5"], "hint: write it as `PROVIDER/MODEL`"),
-        (&["show", "ada"], "hint: did you mean `viv show agent ada`?"),
         (&["show", "run", "12345"], "error: no run or agent is called `12345`\n"),
         (&["event", "ada", "deploy", "not json"], "error: wanted JSON as the payload, got `not json`\n"),
         (&["chat", "--agent", "bob"], "hint: `viv spaces add SPACE bob`"),

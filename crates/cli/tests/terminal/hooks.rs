@@ -61,7 +61,18 @@ fn a_hook_is_declared_tried_and_listed_and_its_secret_is_only_where_secrets_are(
         assert!(shown.code == 0 && !shown.shown().contains("canary"), "{}", shown.shown());
     }
     assert!(run(dir, &["hooks"]).out.contains("ready"));
-    assert_eq!(run(dir, &["agents", "retire", "ada", "--yes"]).code, 0);
+    let retired = run(dir, &["agents", "retire", "ada", "--yes"]);
+    assert!(
+        retired.code == 0 && retired.shown().contains("the hook `shop` names it: all its"),
+        "{}",
+        retired.shown()
+    );
+    let doctor = run(dir, &["doctor", "--model", "demo"]);
+    assert!(
+        doctor.code == 1 && doctor.out.contains("`shop`: all its agents are retired"),
+        "{}",
+        doctor.shown()
+    );
     let listed = run(dir, &["hooks"]).out;
     assert!(listed.contains("all its agents are retired") && !listed.contains("ready"), "{listed}");
     assert_eq!(run(dir, &["hooks", "rm", "shop"]).code, 0);

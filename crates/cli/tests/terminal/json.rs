@@ -13,6 +13,7 @@ const LISTS: &[&[&str]] = &[
     &["ps", "--all"],
     &["agents"],
     &["agents", "list"],
+    &["agents", "goals", "ada"],
     &["memories", "ada"],
     &["memories", "list", "ada"],
     &["plans"],
@@ -20,15 +21,19 @@ const LISTS: &[&[&str]] = &[
     &["approvals"],
     &["approvals", "list"],
     &["runs"],
+    &["runs", "list"],
     &["runs", "ada"],
     &["approvals", "rules"],
+    &["agents", "recall", "ada", "boiler"],
     &["recall", "ada", "boiler"],
     &["spaces"],
+    &["spaces", "list"],
     &["spaces", "members", "home"],
     &["spaces", "read", "home"],
     &["spaces", "add", "home", "husam"],
     &["spaces", "remove", "home", "husam"],
     &["entities"],
+    &["entities", "list"],
     &["keys"],
     &["keys", "list"],
     &["tools"],
@@ -55,6 +60,7 @@ const OBJECTS: &[&[&str]] = &[
     &["events", "send", "ada", "jira"],
     &["agents", "show", "ada"],
     &["show", "agent", "ada"],
+    &["agents", "context", "ada"],
     &["show", "context", "ada"],
     &["agents", "create", "bob"],
     &["agents", "clone", "bob", "carl"],
@@ -62,6 +68,7 @@ const OBJECTS: &[&[&str]] = &[
     &["agents", "suspend", "bob"],
     &["agents", "resume", "bob"],
     &["agents", "retire", "bob", "--yes"],
+    &["agents", "set-goal", "ada", "keep the build green"],
     &["memories", "set", "ada", "city", "Rome"],
     &["memories", "remove", "ada", "city"],
     &["tools", "show", "done"],
@@ -70,9 +77,12 @@ const OBJECTS: &[&[&str]] = &[
     &["hooks", "send", "door"],
     &["hooks", "remove", "door"],
     &["targets", "add", "board", "https://example.com", "--space", "home", "--secret", "news"],
+    &["targets", "show", "board"],
     &["targets", "retry", "board"],
     &["targets", "remove", "board"],
     &["spaces", "open", "attic"],
+    &["spaces", "show", "attic"],
+    &["entities", "show", "husam"],
     &["spaces", "set", "attic", "description=x"],
     &["spaces", "close", "attic", "--yes"],
     &["spaces", "reopen", "attic"],
@@ -95,9 +105,11 @@ const ELSEWHERE: &[&str] = &[
     "doctor",
     "chat",
     "watch",
-    "show run",
+    "runs show",
     "agents cancel",
     "agents clear guard",
+    "agents end goal",
+    "agents set goal",
     "agents export",
     "agents import",
     "events show",
@@ -110,6 +122,8 @@ const ELSEWHERE: &[&str] = &[
     "plans add",
     "plans remove",
     "plans next",
+    "plans show",
+    "plans fire",
     "tools add",
     "tools try",
     "tools remove",
@@ -137,7 +151,7 @@ const ELSEWHERE: &[&str] = &[
 #[test]
 fn a_list_has_items_and_next_and_anything_else_is_one_object() {
     let server = Server::start();
-    assert_eq!(server.run(&["entities", "add", "husam", "--json"]).json()["name"], "husam");
+    assert_eq!(server.run(&["entities", "add", "husam", "--json"]).json()["handle"], "husam");
     let json = |args: &[&str]| {
         let ran = server.run(&[args, &["--json"]].concat());
         assert_eq!(ran.code, 0, "{args:?}: {}", ran.shown());
@@ -155,14 +169,19 @@ fn a_list_has_items_and_next_and_anything_else_is_one_object() {
     let listed = |args: &[&str]| {
         let rows = json(args)["items"].as_array().unwrap().clone();
         let fields = |row: &Value| {
-            row.as_object().unwrap().keys().filter(|key| *key != "cycle" && *key != "last").cloned().collect()
+            row.as_object()
+                .unwrap()
+                .keys()
+                .filter(|key| *key != "cycle" && *key != "last_run")
+                .cloned()
+                .collect()
         };
         rows.iter().map(|row| (row["id"].clone(), fields(row))).collect::<Vec<(Value, Vec<String>)>>()
     };
     assert_eq!(listed(&["ps"]), listed(&["agents", "list"]), "they are one");
     for list in ["ps", "spaces", "entities"] {
         let items = json(&[list])["items"].as_array().unwrap().clone();
-        let named = |row: &Value| row["id"].is_string() && row["name"].is_string();
+        let named = |row: &Value| row["id"].is_string() && row["handle"].is_string();
         assert!(!items.is_empty() && items.iter().all(named), "a handle is beside each id: {items:?}");
     }
 }

@@ -291,7 +291,10 @@ fn without_a_terminal_top_prints_one_table() {
     assert_eq!(server.run(&["say", "--wait", "hello"]).code, 0);
     let ran = server.run(&["top", "--json"]);
     let agents = ran.json()["items"].clone();
-    assert_eq!((&agents[0]["name"], &agents[0]["last"]["ending"]), (&"ada".into(), &"completed".into()));
+    assert_eq!(
+        (&agents[0]["handle"], &agents[0]["last_run"]["ending"]),
+        (&"ada".into(), &"completed".into())
+    );
     assert!(agents[0].get("config").is_none() && agents[0]["cost_micros"].is_null(), "{agents}");
     assert_eq!(agents[0]["unpriced"], 1);
     let none = server.run(&["top", "--filter", "nobody"]);

@@ -5,6 +5,7 @@
 
 mod approvals;
 mod background;
+mod broken_files;
 mod chat;
 mod client_crate;
 mod damaged;

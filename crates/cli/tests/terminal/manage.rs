@@ -47,7 +47,7 @@ fn agents_people_and_spaces_are_created_changed_and_ended() {
         &["agents", "cancel", "bob"],
         &["memories", "bob", "set", "city", "Rome"],
         &["memories", "bob", "set", "tea", "green, no sugar"],
-        &["memories", "bob", "set", "--pin", "--importance", "high", "tea", "green, no sugar"],
+        &["memories", "bob", "set", "--pinned", "--importance", "high", "tea", "green, no sugar"],
         &["memories", "bob", "set", "cup", "the blue one", "--importance", "low"],
         &["memories", "bob", "set", "cup", "the blue one", "--importance", "urgent"],
         &["memories", "bob", "set", "two\nlines", "x"],
@@ -78,7 +78,7 @@ fn agents_people_and_spaces_are_created_changed_and_ended() {
         &["plans", "rm", "bob", "leap"],
         &["agents", "clone", "bob", "carl", "--memories"],
         &["memories", "carl", "list"],
-        &["memories", "carl", "set", "--pin=false", "tea"],
+        &["memories", "carl", "set", "--pinned=false", "tea"],
         &["memories", "carl", "set", "tea"],
         &["memories", "carl"],
         &["agents", "clone", "bob", "carl"],
@@ -136,8 +136,8 @@ fn completions_and_man_pages_are_generated_from_the_command_line() {
     let man = dir.path().join("man1");
     let ran = run(dir.path(), &["man", "--dir", man.to_str().unwrap(), "--json"]);
     assert_eq!(ran.code, 0, "{}", ran.shown());
-    let show_run = std::fs::read_to_string(man.join("viv-show-run.1")).unwrap();
-    assert!(show_run.contains("step by step") && show_run.contains("viv show run ada"), "{show_run}");
+    let show_run = std::fs::read_to_string(man.join("viv-runs-show.1")).unwrap();
+    assert!(show_run.contains("step by step") && show_run.contains("viv runs show ada"), "{show_run}");
     let keys_add = std::fs::read_to_string(man.join("viv-keys-add.1")).unwrap();
     assert!(keys_add.contains(&title("viv-keys-add")), "{keys_add}");
     assert!(keys_add.contains("[OPTIONS] <SCOPE>"), "{keys_add}");
@@ -179,11 +179,11 @@ fn help_is_grouped_and_viv_alone_shows_first_steps() {
     let mut all = String::new();
     for args in [
         &[][..],
-        &["show", "--help"],
+        &["runs", "--help"],
         &["agents", "set", "--help"],
         &["agent"],
-        &["show"],
-        &["show", "run", "--json", "a", "b"],
+        &["scenario"],
+        &["runs", "show", "--json", "a", "b"],
     ] {
         all.push_str(&format!("$ viv {}\n{}\n", args.join(" "), run(dir.path(), args).shown()));
     }

@@ -63,6 +63,32 @@ fn asked(dir: &Path, file: &Path, args: &[&str]) -> Ran {
 }
 
 #[test]
+fn a_server_that_is_added_from_another_folder_is_in_the_settings_of_the_server_that_runs() {
+    let settings = Settings::new("");
+    let dir = settings.dir.path().to_owned();
+    let elsewhere = tempfile::tempdir().unwrap();
+    let script = elsewhere.path().join("clock.sh");
+    fs::write(&script, CLOCK).unwrap();
+    let script = script.to_str().unwrap();
+    let (server, file) = settings.start(&[]);
+    let run = |more: &[&str]| {
+        let args = [more, &["mcp", "add", "clock", "--yes", "--labels", "none", "--", "sh", script]].concat();
+        let output = viv(&dir, &args).current_dir(elsewhere.path()).stdin(Stdio::null()).output().unwrap();
+        (output.status.code().unwrap(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let other = elsewhere.path().join("other.toml");
+    fs::write(&other, "").unwrap();
+    let (code, said) = run(&["--config", other.to_str().unwrap()]);
+    assert!(code == 2 && said.contains(&format!("the server reads `{}`", file.display())), "{said}");
+    let (code, said) = run(&[]);
+    assert!(code == 0 && said.contains("sees no files of this machine"), "{said}");
+    assert!(fs::read_to_string(&file).unwrap().contains("[mcp.clock]"));
+    assert!(!elsewhere.path().join("vivarium.toml").exists(), "no stray file is written");
+    assert_eq!(fs::read_to_string(&other).unwrap(), "");
+    assert_eq!(server.run(&["mcp", "--json"]).json()["items"][0]["tools"], json!(["clock__now"]));
+}
+
+#[test]
 fn a_server_that_is_added_is_used_at_once() {
     let settings = Settings::new("");
     let dir = settings.dir.path().to_owned();

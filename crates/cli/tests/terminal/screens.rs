@@ -57,27 +57,27 @@ fn garden_server() -> Stub {
 }
 
 fn agent() -> Value {
-    json!({"id": AGENT, "name": "ada", "display_name": "Ada", "description": "keeps the garden in order",
+    json!({"id": AGENT, "handle": "ada", "display_name": "Ada", "description": "keeps the garden in order",
         "state": "sleeping", "standing": "active", "model": "lab/large", "config": {}, "config_rev": 3,
         "waiting": 1, "held": 0, "cycles": 1, "skips": 0, "active_space": SPACE, "not_before": null,
         "usage": {"input": 2600, "cached": 1024, "output": 180, "reasoning": 64},
         "created_at": "2026-01-01T00:00:00Z", "commit_n": 5,
-        "last": {"id": RUN, "ending": "completed", "ended_at": "2026-01-01T12:00:09Z"}})
+        "last_run": {"id": RUN, "ending": "completed", "ended_at": "2026-01-01T12:00:09Z"}})
 }
 
 fn entity(id: &str, kind: &str, name: &str, display: &str) -> Value {
-    json!({"id": id, "kind": kind, "name": name, "display_name": display, "external_id": null,
+    json!({"id": id, "kind": kind, "handle": name, "display_name": display, "external_id": null,
         "created_at": "2026-01-01T00:00:00Z"})
 }
 
 fn space() -> Value {
-    json!({"id": SPACE, "name": "home", "display_name": "Home", "description": "where you and Ada talk",
+    json!({"id": SPACE, "handle": "home", "display_name": "Home", "description": "where you and Ada talk",
         "head_seq": 2, "rev": 2, "closed": false, "wake_on": "all", "created_at": "2026-01-01T00:00:00Z"})
 }
 
 fn message(seq: u64, sender: &str, name: &str, text: &str) -> Value {
     json!({"id": format!("019a0000-0000-7000-8000-0000000000e{seq}"), "space": SPACE, "seq": seq, "rev": seq,
-        "sender": sender, "sender_name": name, "sender_kind": if sender == OWNER { "human" } else { "agent" },
+        "sender": sender, "sender_display_name": name, "sender_kind": if sender == OWNER { "human" } else { "agent" },
         "kind": "text", "text": text, "mentions": [], "urgent": false, "at": format!("2026-01-01T12:00:0{seq}Z"),
         "cycle": null, "call": null, "data": null, "root": "m", "hop": 0})
 }

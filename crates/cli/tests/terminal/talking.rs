@@ -59,7 +59,7 @@ fn a_message_gets_a_reply_and_its_run_can_be_inspected() {
     let run = server.run(&["show", "run", reply["cycle_id"].as_str().unwrap(), "--json"]);
     assert_eq!(run.json()["messages"][0]["id"], reply["replies"][0]["id"]);
     assert_eq!(server.run(&["show", "run", "ada", "--json"]).json()["id"], reply["cycle_id"]);
-    assert_eq!(server.run(&["ps", "--json"]).json()["items"][0]["last"]["ending"], "completed");
+    assert_eq!(server.run(&["ps", "--json"]).json()["items"][0]["last_run"]["ending"], "completed");
 }
 
 #[test]
@@ -112,7 +112,7 @@ fn a_message_survives_a_crash_and_gets_its_reply() {
     assert_eq!(reply.code, 0, "{}", reply.shown());
     let inbox = server.run(&["show", "inbox", "--json"]).json();
     let states: Vec<&str> =
-        inbox["items"].as_array().unwrap().iter().map(|e| e["state"]["state"].as_str().unwrap()).collect();
+        inbox["items"].as_array().unwrap().iter().map(|e| e["state"].as_str().unwrap()).collect();
     assert_eq!(states, ["processed", "processed"]);
 }
 
@@ -123,7 +123,7 @@ fn an_unreachable_model_is_a_time_out_and_loses_no_event() {
     let ran = server.run(&["say", "--wait", "--json", "--timeout", "1", "anyone?"]);
     assert_eq!((ran.code, &ran.error()["error"]["code"]), (6, &"timed_out".into()), "{}", ran.shown());
     let inbox = server.run(&["show", "inbox", "--json"]).json();
-    assert_eq!(inbox["items"][0]["state"]["state"], "waiting");
+    assert_eq!(inbox["items"][0]["state"], "waiting");
     // The agent backs off; a waiting or later command must report why, and until when.
     let backing_off = || server.run(&["show", "agent", "--json"]).json()["agent"]["reason"] == "provider";
     let ran = server.run(&["say", "--wait", "--json", "--timeout", "20", "still there?"]);
@@ -150,7 +150,7 @@ fn a_model_that_is_called_again_shows_why_at_once() {
     let agent = server.run(&["show", "agent"]).shown();
     assert!(agent.contains("network: "), "{agent}");
     let run = server.run(&["show", "run"]).shown();
-    assert!(run.contains("has no run yet: ") && run.contains("network: "), "{run}");
+    assert!(run.contains("still open") && run.contains("network: "), "{run}");
     let doctor = server.run(&["doctor"]).shown();
     assert!(doctor.contains("skip  model ") && doctor.contains("`viv models try vllm/x`"), "{doctor}");
 }

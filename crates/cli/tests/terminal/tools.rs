@@ -7,7 +7,7 @@ use std::path::Path;
 
 use serde_json::json;
 
-use crate::world::{Server, run, run_with};
+use crate::world::{Server, run, run_with, viv};
 
 const SECRET: &str = "canary-secret-4711";
 
@@ -126,6 +126,83 @@ fn a_bad_declaration_is_refused_with_every_mistake() {
     fs::write(files.path().join("api.json"), "{\"openapi\": \"2.0\"}").unwrap();
     let ran = server.run(&["tools", "import", &path("api.json"), "--only", "getUser"]);
     assert!(ran.code == 2 && ran.err.contains("version 3"), "{}", ran.shown());
+}
+
+/// Runs a command that may have no more than 3 GB of address space: one that reads without a bound fails by that.
+#[cfg(unix)]
+fn run_bounded(dir: &Path, args: &[&str]) -> (i32, String) {
+    let unbounded = viv(dir, args);
+    let mut command = std::process::Command::new("sh");
+    command.args(["-c", "ulimit -v 3000000; exec \"$0\" \"$@\""]).arg(unbounded.get_program());
+    command.args(unbounded.get_args());
+    for (name, value) in unbounded.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    let output = command.stdin(std::process::Stdio::null()).output().unwrap();
+    let told = [output.stdout, output.stderr].concat();
+    (output.status.code().unwrap_or(-1), String::from_utf8(told).unwrap())
+}
+
+#[cfg(unix)]
+#[test]
+fn a_file_without_an_end_is_refused_by_every_command_that_reads_one() {
+    let server = Server::start();
+    let endless = "/dev/zero";
+    for args in [
+        &["tools", "add", endless][..],
+        &["tools", "import", endless, "--only", "getA"],
+        &["agents", "create", "bob", "-f", endless],
+        &["agents", "set", "ada", "instructions=@/dev/zero"],
+        &["scenario", "check", endless],
+        &["agents", "import", endless],
+        &["verify", endless],
+        &["restore", endless],
+    ] {
+        // What it is about goes to stdout where a command reports on each file.
+        let (code, told) = run_bounded(server.dir.path(), args);
+        assert!(code > 0 && told.contains(endless), "{args:?}: {code} {told}");
+    }
+}
+
+#[test]
+fn an_import_writes_all_its_files_or_none() {
+    let dir = tempfile::tempdir().unwrap();
+    let operation = |name: &str| json!({"get": {"operationId": name, "summary": "Reads.", "responses": {"200": {"description": "ok"}}}});
+    let document = json!({"openapi": "3.0.0", "info": {"title": "t", "version": "1"}, "servers": [{"url": "https://api.example/v1"}],
+        "paths": {"/a": operation("getA"), "/b": operation("getB"), "/c": operation("getC")}});
+    fs::write(dir.path().join("api.json"), document.to_string()).unwrap();
+    let tools = dir.path().join("tools");
+    let import = || {
+        let (api, to) = (dir.path().join("api.json"), tools.to_str().unwrap());
+        run(dir.path(), &["tools", "import", api.to_str().unwrap(), "--only", "getA,getB,getC", "--to", to])
+    };
+    let files = || {
+        let mut names: Vec<_> = fs::read_dir(&tools)
+            .unwrap()
+            .map(|file| file.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        names
+    };
+    assert_eq!(import().code, 0, "{}", import().shown());
+    let all = files();
+    assert_eq!(all.len(), 3, "{all:?}");
+    for kept in &all {
+        for name in all.iter().filter(|name| *name != kept) {
+            fs::remove_file(tools.join(name)).unwrap();
+        }
+        fs::write(tools.join(kept), "mine").unwrap();
+        let refused = import();
+        assert!(refused.code == 1 && refused.err.contains("nothing was written"), "{}", refused.shown());
+        assert!(refused.err.contains(kept), "{}", refused.shown());
+        assert_eq!(files(), [kept.as_str()]);
+        assert_eq!(fs::read_to_string(tools.join(kept)).unwrap(), "mine");
+        fs::remove_file(tools.join(kept)).unwrap();
+        assert_eq!(import().code, 0);
+    }
 }
 
 /// A declaration of `wind` that is no tool file.

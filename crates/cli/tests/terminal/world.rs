@@ -1,8 +1,10 @@
 //! A separate server for each test, and commands that are run against it.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -44,6 +46,19 @@ impl Ran {
     pub(crate) fn error(&self) -> Value {
         serde_json::from_str(&self.err).unwrap_or_else(|error| panic!("{error}: {}", self.shown()))
     }
+}
+
+/// The JSON that a server answers to a request with that key, without the client.
+pub(crate) fn get(url: &str, path: &str, key: Option<&str>) -> Value {
+    let mut stream = TcpStream::connect(url.strip_prefix("http://").unwrap()).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    let key = key.map(|key| format!("authorization: Bearer {key}\r\n")).unwrap_or_default();
+    let head = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n{key}connection: close\r\n\r\n");
+    stream.write_all(head.as_bytes()).unwrap();
+    let mut response = String::new();
+    stream.read_to_string(&mut response).unwrap();
+    let (_, body) = response.split_once("\r\n\r\n").unwrap();
+    serde_json::from_str(body).unwrap_or_else(|error| panic!("{error}: {response}"))
 }
 
 /// Runs a command to its end.

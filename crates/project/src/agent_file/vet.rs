@@ -44,16 +44,8 @@ impl Vetting {
             what: format!("{what}; {hint}"),
             warning: false,
         }));
-        problems.extend(config.unmatched_servers(&known).into_iter().map(|(key, tool)| {
-            let server = tool.split(':').next().unwrap_or_default();
-            let so =
-                if key == "tools" { "so the agent has none of it" } else { "so nobody is asked about one" };
-            let what = format!(
-                "`{key}`: no approved tool matches `{tool}`, {so}; is the MCP server `{server}` in the \
-                 settings? `viv mcp approve {server}` approves what it offers"
-            );
-            Remark { key, what, warning: true }
-        }));
+        let unmatched = config.unmatched_servers(&known).into_iter();
+        problems.extend(unmatched.map(|(key, what)| Remark { key, what, warning: true }));
         let too_many = AgentTools::of(&*self.toolbox, &*self.models, config).too_many();
         problems.extend(too_many.map(|(what, hint)| Remark {
             key: "tools",

@@ -37,6 +37,7 @@ pub struct ReconcileReport {
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Created {
     /// Its handle.
+    #[serde(rename = "handle")]
     pub name: String,
     /// Its file, as shown to people.
     pub file: String,
@@ -50,6 +51,7 @@ pub struct Created {
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Changed {
     /// Its handle.
+    #[serde(rename = "handle")]
     pub name: String,
     /// Its file, as shown to people.
     pub file: String,
@@ -95,6 +97,7 @@ fn changed_lines<'a>(old: &'a str, new: &'a str) -> Vec<(bool, &'a str)> {
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Retired {
     /// Its handle.
+    #[serde(rename = "handle")]
     pub name: String,
     /// The file that is gone, as shown to people.
     pub file: String,
@@ -104,6 +107,7 @@ pub struct Retired {
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Left {
     /// Its handle.
+    #[serde(rename = "handle")]
     pub name: String,
     /// Its file, as shown to people.
     pub file: String,

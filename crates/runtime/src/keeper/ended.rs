@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use agent::cycle::ActivationEnd;
 use agent::id::AgentId;
-use agent::port::StoreError;
 use jiff::Timestamp;
 use tokio::task::JoinError;
 
@@ -17,7 +16,7 @@ impl KeeperLoop {
         let again = self.awake.remove(&agent).is_some_and(|awake| awake.again);
         let now = self.clock_ms();
         self.node_context.node.activation_ended(agent);
-        if matches!(result, Ok(Activated::Ended(_)) | Err(_)) && !again {
+        if matches!(result, Ok(Activated::Ended(_) | Activated::Panicked) | Err(_)) && !again {
             self.node_context.breakers.revoke(agent);
         }
         if !matches!(result, Ok(Activated::Full)) {
@@ -29,6 +28,10 @@ impl KeeperLoop {
                 self.node_context.ports.live.begin_wait(agent, Wait::Crash);
             }
             Ok(Activated::Full) => self.turns.ended(agent, now),
+            Ok(Activated::Panicked) => {
+                let until = self.turns.panicked(agent, now, &*self.node_context.ports.ids);
+                self.idle_until(agent, until, Wait::Panicked(self.time_of(until)));
+            }
             Ok(Activated::Ended(end)) => {
                 self.turns.succeeded(agent, now);
                 self.node_context.ports.live.end_wait(agent);
@@ -42,10 +45,6 @@ impl KeeperLoop {
                     self.alarms.clear(agent);
                     self.due(agent, at);
                 }
-            }
-            Err(StoreFailure { error: error @ StoreError::Bug(_), .. }) => {
-                tracing::error!(agent = self.name(agent), %error, "a command of the store failed: the activation ended");
-                self.failed(agent);
             }
             Err(StoreFailure { error, opened }) => {
                 tracing::error!(agent = self.name(agent), %error, "the store failed: the activation ended");
@@ -66,25 +65,12 @@ impl KeeperLoop {
         self.admit();
     }
 
-    /// A panic ends one activation, never the node. The cycle resumes from its last commit, as often as its attempts
-    /// allow.
+    /// The task of an activation has panicked beside the activation itself.
     pub(super) fn panicked(&mut self, task: tokio::task::Id, error: &JoinError) {
         let agent = self.awake.iter().find(|(_, awake)| awake.task.id() == task).map(|(agent, _)| *agent);
         let Some(agent) = agent else { return };
-        tracing::error!(agent = self.name(agent), %error, "an activation panicked");
-        self.awake.remove(&agent);
-        self.node_context.permits.release(agent);
-        self.node_context.node.activation_ended(agent);
-        self.node_context.ports.live.reset_drafts(agent);
-        self.node_context.ports.live.idle(agent, Some("its activation panicked".into()));
-        self.failed(agent);
-        self.admit();
-    }
-
-    /// A mistake of the program ended the agent's activation: it backs off, and what it had taken is to blame.
-    fn failed(&mut self, agent: AgentId) {
-        let until = self.turns.panicked(agent, self.clock_ms(), &*self.node_context.ports.ids);
-        self.idle_until(agent, until, Wait::Panicked(self.time_of(until)));
+        tracing::error!(agent = self.name(agent), %error, "the end of an activation could not be handled");
+        self.finished(agent, Ok(Activated::Panicked));
     }
 
     /// The agent's last activation failed: it is checked at that time, not earlier.

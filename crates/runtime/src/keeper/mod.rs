@@ -10,6 +10,7 @@ mod sweep;
 mod turns;
 
 use std::collections::HashMap;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,6 +18,7 @@ use agent::cycle::ActivationEnd;
 use agent::id::{AgentId, CallId};
 use agent::limits;
 use agent::port::{Due, StoreError, Wakeup};
+use futures_util::FutureExt;
 use jiff::Timestamp;
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinError, JoinSet};
@@ -28,6 +30,7 @@ use crate::answered::Answered;
 use crate::breaker::Breakers;
 use crate::calibration::Calibration;
 use crate::detached_calls::DetachedCalls;
+use crate::failure;
 use crate::health::Health;
 use crate::left_out::LeftOut;
 use crate::node::{Node, Signal};
@@ -132,26 +135,50 @@ impl Keeper {
     }
 }
 
-/// Runs one activation. An agent with an unreadable record is quarantined; all others continue.
-async fn activate_or_quarantine(
+/// Runs one activation. A mistake of the program ends it, never the node: it is noted in the store, and the cycle resumes from
+/// its last commit, as often as its attempts allow. An agent with an unreadable record is quarantined; all others continue.
+async fn activate_or_set_aside(
     node_context: &NodeContext,
     turn: Turn,
     watch: Option<Watch>,
     wakes: &Wakes,
 ) -> Result<Activated, StoreFailure> {
-    let agent = turn.agent;
-    let why = match activate(node_context, turn, watch, wakes).await {
-        Err(StoreFailure { error: StoreError::Damaged(why), .. }) => why,
-        result => return result,
-    };
-    tracing::error!(
-        agent = node_context.ports.live.name(agent),
-        why,
-        "cannot read a record of the agent: it is quarantined"
-    );
-    node_context.ports.store.quarantine(agent, why.clone()).await?;
-    node_context.ports.live.idle(agent, Some(why));
-    Ok(Activated::Ended(ActivationEnd::Idle))
+    let (agent, ports) = (turn.agent, &node_context.ports);
+    match AssertUnwindSafe(activate(node_context, turn, watch, wakes)).catch_unwind().await {
+        Ok(Err(StoreFailure { error: StoreError::Damaged(why), .. })) => {
+            let agent_name = ports.live.name(agent);
+            tracing::error!(agent = agent_name, why, "cannot read a record of the agent: it is quarantined");
+            ports.store.quarantine(agent, why.clone()).await?;
+            ports.live.idle(agent, Some(why));
+            return Ok(Activated::Ended(ActivationEnd::Idle));
+        }
+        Ok(Err(StoreFailure { error: error @ StoreError::Bug(_), .. })) => {
+            tracing::error!(agent = ports.live.name(agent), %error, "a command of the store failed: the activation ended");
+        }
+        Ok(result) => return result,
+        Err(panic) => {
+            let text = panic.downcast_ref::<String>().map(String::as_str);
+            let why = text.or_else(|| panic.downcast_ref::<&str>().copied());
+            tracing::error!(agent = ports.live.name(agent), why, "an activation panicked");
+            ports.live.reset_drafts(agent);
+            ports.live.idle(agent, Some("its activation panicked".into()));
+        }
+    }
+    note_panic(ports, agent).await;
+    Ok(Activated::Panicked)
+}
+
+/// Notes durably that an activation has ended by a mistake of the program.
+async fn note_panic(ports: &Ports, agent: AgentId) {
+    let mut attempt = 1;
+    while let Err(error) = ports.store.panicked(agent).await {
+        let Some(pause) = failure::retry_store(&error, attempt, &*ports.ids) else {
+            let agent = ports.live.name(agent);
+            return tracing::error!(agent, %error, "cannot note that an activation panicked: it counts for no event");
+        };
+        ports.clock.sleep(pause).await;
+        attempt += 1;
+    }
 }
 
 struct KeeperLoop {
@@ -343,7 +370,7 @@ impl KeeperLoop {
         let (node_context, notified) = (Arc::clone(&self.node_context), Arc::clone(&wakes));
         let watch = turn.watched.then(|| Watch { agent, cleared: self.clear.clone() });
         let task = self.tasks.spawn(async move {
-            (agent, activate_or_quarantine(&node_context, turn, watch, &notified).await)
+            (agent, activate_or_set_aside(&node_context, turn, watch, &notified).await)
         });
         self.awake.insert(agent, Awake { task, wakes, again: false });
     }

@@ -45,7 +45,7 @@ impl KeeperLoop {
             Ok::<_, StoreError>((fired, next))
         };
         match found.await {
-            Ok((DueFired { wake, late }, NextDue { agent, firing })) => {
+            Ok((DueFired { wake, late, shifting }, NextDue { agent, firing })) => {
                 if !wake.is_empty() {
                     failpoint::hit!("firing.committed");
                 }
@@ -54,6 +54,10 @@ impl KeeperLoop {
                 wake.into_iter().for_each(|wakeup| self.due(wakeup.agent, wakeup.at));
                 agent.into_iter().for_each(|at| self.sweep_at(at));
                 firing.into_iter().for_each(|at| self.fire_at(at));
+                if shifting {
+                    self.fire_at(now);
+                    self.sweep_soon();
+                }
             }
             Err(error) => {
                 tracing::error!(%error, "cannot read due plans from the store");

@@ -38,8 +38,6 @@ struct ActivationFault {
     in_row: u32,
     /// It backs off until then.
     until: u64,
-    /// Whether the last one was a panic.
-    panicked: bool,
 }
 
 #[derive(Debug)]
@@ -120,10 +118,8 @@ impl Turns {
         if let Some(refusal) = &mut self.refusal {
             refusal.probe = Some(agent);
         }
-        let fault = self.faults.get(&agent);
-        let careful = self.refusal.is_some() || fault.is_some();
-        let panicked = fault.is_some_and(|fault| fault.panicked);
-        Some(Turn { agent, careful, watched: suspect.is_some(), panicked })
+        let careful = self.refusal.is_some() || self.faults.contains_key(&agent);
+        Some(Turn { agent, careful, watched: suspect.is_some() })
     }
 
     /// When the next turn comes, if queued agents wait for a time. A time that had passed when [`Turns::next`] was
@@ -147,7 +143,7 @@ impl Turns {
     /// The agent's activation panicked. Returns until when it backs off.
     pub(crate) fn panicked(&mut self, agent: AgentId, now: u64, ids: &dyn Ids) -> u64 {
         self.ended(agent, now);
-        self.back_off(agent, now, ids, true)
+        self.back_off(agent, now, ids)
     }
 
     /// The store failed and ended the agent's activation, perhaps after its opening was committed. Returns until
@@ -162,7 +158,7 @@ impl Turns {
             self.queue.push(agent);
             return None;
         }
-        Some(self.back_off(agent, now, ids, false))
+        Some(self.back_off(agent, now, ids))
     }
 
     /// The store accepts commits again.
@@ -188,9 +184,8 @@ impl Turns {
         }
     }
 
-    fn back_off(&mut self, agent: AgentId, now: u64, ids: &dyn Ids, panicked: bool) -> u64 {
+    fn back_off(&mut self, agent: AgentId, now: u64, ids: &dyn Ids) -> u64 {
         let fault = self.fault(agent);
-        fault.panicked = panicked;
         let doubled = limits::FAULT_PAUSE_MS << fault.in_row.min(16);
         let pause = doubled.min(limits::FAULT_PAUSE_MAX_MS);
         fault.in_row = fault.in_row.saturating_add(1);
@@ -227,7 +222,7 @@ mod tests {
     }
 
     fn turn(n: u128, careful: bool) -> Option<Turn> {
-        Some(Turn { agent: agent(n), careful, watched: false, panicked: false })
+        Some(Turn { agent: agent(n), careful, watched: false })
     }
 
     #[test]
@@ -244,8 +239,7 @@ mod tests {
             now = until;
         }
         assert_eq!(pauses, [1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 60_000, 60_000]);
-        let again = turns.next(now, true).unwrap();
-        assert!(again.careful && again.panicked);
+        assert!(turns.next(now, true).unwrap().careful);
         turns.succeeded(agent(1), now);
         assert_eq!(turns.panicked(agent(1), now, &NoJitter) - now, 1_000);
         turns.resume(agent(1));
@@ -341,7 +335,7 @@ mod tests {
             turns.suspect(agent(n), 1, 0);
             turns.enqueue(agent(n), 0);
         }
-        let watched = |n| Some(Turn { agent: agent(n), careful: false, watched: true, panicked: false });
+        let watched = |n| Some(Turn { agent: agent(n), careful: false, watched: true });
         assert_eq!((turns.next(0, false), turns.watched()), (watched(1), 1));
         assert_eq!(
             (turns.next(0, true), turns.next(0, true)),

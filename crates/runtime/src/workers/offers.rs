@@ -211,7 +211,7 @@ impl Workers {
         let is_over =
             |offered: &&mut Offered| matches!(offered.state, OfferState::Held(held) if held.until <= now);
         let Some(offered) = offers.calls.get_mut(call).filter(is_over) else { return false };
-        tracing::warn!(agent = %offered.agent, %call, tool = offered.tool.0, "a worker stopped renewing its claim");
+        tracing::warn!(%call, tool = offered.tool.0, "a worker stopped renewing its claim");
         if offered.row.effect == Effect::Unsafe || offered.times >= limits::WORKER_CLAIMS_PER_CALL {
             return true;
         }
@@ -318,5 +318,87 @@ impl Drop for Offer<'_> {
             offers.calls.remove(&self.call);
         }
         offers.tidy(&self.tool);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use agent::call::{CallState, Runner};
+    use agent::event::Trust;
+    use agent::id::CycleId;
+    use agent::port::BoxFuture;
+    use jiff::Timestamp;
+    use uuid::Uuid;
+
+    use super::*;
+
+    /// It stands at the beginning.
+    struct Beginning;
+
+    impl Clock for Beginning {
+        fn now(&self) -> Timestamp {
+            Timestamp::UNIX_EPOCH
+        }
+
+        fn monotonic_ms(&self) -> u64 {
+            0
+        }
+
+        fn sleep(&self, _: Duration) -> BoxFuture<'static, ()> {
+            Box::pin(std::future::pending())
+        }
+    }
+
+    fn claimed(effect: Effect, claim: ClaimId) -> CallRow {
+        CallRow {
+            id: CallId("c1".into()),
+            cycle: CycleId(Uuid::nil()),
+            step: 0,
+            index: 0,
+            tool: "resize".into(),
+            arguments: "{}".into(),
+            effect,
+            tool_version: "1".into(),
+            runner: Runner::Worker,
+            claim: Some(claim),
+            approval: None,
+            by_rule: None,
+            awaited: true,
+            state: CallState::Started,
+            outcome: None,
+            trust: Trust::Member,
+        }
+    }
+
+    #[test]
+    fn a_worker_that_renews_in_the_moment_in_which_its_claim_ends_keeps_its_call() {
+        let (claim, end) = (ClaimId(Uuid::from_u128(7)), limits::WORKER_LEASE_MS);
+        for effect in [Effect::Unsafe, Effect::Idempotent] {
+            for renews in [false, true] {
+                let (workers, row) = (Workers::default(), claimed(effect, claim));
+                let agent = AgentId(Uuid::from_u128(1));
+                let wanted = WantedCall { agent, row: &row, version: "1", barrier: false };
+                let offer = workers.offer(&Beginning, wanted);
+                let OfferState::Held(seen) = workers.state(&row.id) else { panic!("a worker has it") };
+                assert!(seen.until <= end, "whoever waits for it has seen that the claim is over");
+                if renews {
+                    assert!(workers.hold(
+                        &row.id,
+                        Held { claim, until: end + limits::WORKER_LEASE_MS },
+                        true
+                    ));
+                }
+                let given_up = workers.expire(&row.id, end);
+                assert_eq!(given_up, !renews && effect == Effect::Unsafe, "{effect:?}, renews: {renews}");
+                let offered_again = workers.offers(&offer.tool);
+                assert_eq!(
+                    offered_again,
+                    !renews && effect == Effect::Idempotent,
+                    "{effect:?}, renews: {renews}"
+                );
+                let held = matches!(workers.state(&row.id), OfferState::Held(held) if held.until > end);
+                assert_eq!(held, renews);
+            }
+        }
     }
 }

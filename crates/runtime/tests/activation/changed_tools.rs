@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use agent::call::Effect;
 use agent::config::AgentConfig;
-use agent::port::{BoxFuture, Done, ModelInfo, Tool, ToolContext, ToolError, ToolSpec, Toolbox};
+use agent::port::{ModelInfo, Tool, ToolSpec, Toolbox};
 use models::scripted::{Script, Scripted};
-use serde_json::{Value, json};
+use serde_json::json;
+use testkit::test_tools::with_spec;
 
 use crate::fixture::{Fixture, answer, done, send, step};
 
@@ -18,29 +19,6 @@ struct Changed {
     inner: Arc<dyn Toolbox>,
     name: &'static str,
     version: Arc<AtomicU32>,
-}
-
-struct Version {
-    spec: ToolSpec,
-    tool: Arc<dyn Tool>,
-}
-
-impl Tool for Version {
-    fn spec(&self) -> &ToolSpec {
-        &self.spec
-    }
-
-    fn check(&self, arguments: &str) -> Result<Value, String> {
-        self.tool.check(arguments)
-    }
-
-    fn call<'a>(
-        &'a self,
-        arguments: Value,
-        context: ToolContext<'a>,
-    ) -> BoxFuture<'a, Result<Done, ToolError>> {
-        self.tool.call(arguments, context)
-    }
 }
 
 impl Toolbox for Changed {
@@ -52,7 +30,7 @@ impl Toolbox for Changed {
         let version = self.version.load(Ordering::SeqCst).to_string();
         let description = format!("version {version}");
         let spec = ToolSpec { version, description, counted: Default::default(), ..tool.spec().clone() };
-        Some(Arc::new(Version { spec, tool }))
+        Some(with_spec(tool, spec))
     }
 
     fn names(&self) -> Vec<String> {

@@ -20,7 +20,7 @@ use scenario::world::World;
 use serde_json::json;
 use uuid::Uuid;
 
-use crate::fixture::{Fixture, Two, done, inbox, step, world_with};
+use crate::fixture::{Fixture, done, inbox, step, two, world_with};
 use crate::store_wrapper::{Committed, Intercept, WakeRead, Wrapped};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -326,11 +326,11 @@ impl Silent {
     async fn of(count: usize, silent: Scripted) -> Self {
         let other = Scripted::answering(|_| done()).with_info(info("other"));
         let (silent, other) = (Arc::new(silent.with_info(info("silent"))), Arc::new(other));
-        let models = Two(Arc::clone(&silent), other);
+        let models = two(&silent, &other);
         let activations = Arc::<Mutex<usize>>::default();
         let counted = Arc::clone(&activations);
         let behind = move |inner| Arc::new(Wrapped { inner, by: Counting(Arc::clone(&counted)) }) as Arc<_>;
-        let (world, ..) = world_with(Arc::new(models), behind, Effect::ReadOnly);
+        let (world, ..) = world_with(models, behind, Effect::ReadOnly);
         let mut agents = Vec::new();
         for n in 0..count {
             agents.push(world.agent(&format!("agent-{n}"), AgentConfig::default()).await.unwrap());

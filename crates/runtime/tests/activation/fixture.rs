@@ -6,7 +6,7 @@ use std::time::Duration;
 use agent::call::Effect;
 use agent::config::{AgentConfig, Awareness};
 use agent::entry::{Entry, EntryKind};
-use agent::port::{Clock, Model, ModelError, Models, Store};
+use agent::port::{Clock, Model, Models, Store};
 use agent::prompt::{Item, Prompt};
 use jiff::Timestamp;
 use models::scripted::{Script, Scripted};
@@ -18,21 +18,16 @@ use storage::sqlite::Sqlite;
 use testkit::test_tools::{Counters, TestToolbox, ToolGate};
 
 /// One model for all agents.
-pub(crate) struct One(pub(crate) Arc<Scripted>);
-
-impl Models for One {
-    fn model(&self, _: Option<&str>) -> Result<Arc<dyn Model>, ModelError> {
-        Ok(Arc::clone(&self.0) as Arc<dyn Model>)
-    }
+pub(crate) fn one(model: &Arc<Scripted>) -> Arc<dyn Models> {
+    two(model, model)
 }
 
 /// The agent's own model, and another one.
-pub(crate) struct Two(pub(crate) Arc<Scripted>, pub(crate) Arc<Scripted>);
-
-impl Models for Two {
-    fn model(&self, name: Option<&str>) -> Result<Arc<dyn Model>, ModelError> {
-        Ok(Arc::clone(if name.is_none() { &self.0 } else { &self.1 }) as Arc<dyn Model>)
-    }
+pub(crate) fn two(own: &Arc<Scripted>, other: &Arc<Scripted>) -> Arc<dyn Models> {
+    let (own, other) = (Arc::clone(own), Arc::clone(other));
+    Arc::new(move |name: Option<&str>| {
+        Ok(Arc::clone(if name.is_none() { &own } else { &other }) as Arc<dyn Model>)
+    })
 }
 
 /// A world and everything that a test inspects from outside.
@@ -95,7 +90,7 @@ impl Fixture {
         let (model, clock, starts) = (Arc::new(model), clock(), 7);
         let sqlite = Sqlite::in_memory(Arc::new(clock.clone())).unwrap();
         let (counters, gate) = (Counters::new(), ToolGate::closed());
-        let (models, tools) = (Arc::new(One(Arc::clone(&model))), toolbox(slow, &counters, &gate));
+        let (models, tools) = (one(&model), toolbox(slow, &counters, &gate));
         let world = World::new(ports_of(&sqlite, &clock, starts, wrap, models, tools), clock.clone());
         Self { world, model, counters, gate, clock, sqlite: Arc::new(Mutex::new(sqlite)), slow, starts }
     }
@@ -110,13 +105,18 @@ impl Fixture {
         &mut self,
         change: impl FnOnce(Arc<dyn agent::port::Toolbox>) -> Arc<dyn agent::port::Toolbox>,
     ) {
+        self.dies_as(|ports| ports.toolbox = change(Arc::clone(&ports.toolbox)));
+    }
+
+    /// The same; the next process has these ports.
+    pub(crate) fn dies_as(&mut self, change: impl FnOnce(&mut Ports)) {
         self.world.kill();
         let sqlite = cut_off(&self.sqlite);
-        let models = Arc::new(One(Arc::clone(&self.model)));
+        let models = one(&self.model);
         let tools = toolbox(self.slow, &self.counters, &self.gate);
         self.starts += 1;
         let mut ports = ports_of(&sqlite, &self.clock, self.starts, |store| store, models, tools);
-        ports.toolbox = change(ports.toolbox);
+        change(&mut ports);
         self.world = World::new(ports, self.clock.clone());
     }
 

@@ -245,6 +245,8 @@ impl Case {
             allow: Vec::new(),
             on,
             of,
+            only_if: None,
+            body: None,
             off: None,
             at: world.clock().now(),
         };
@@ -267,20 +269,23 @@ impl Case {
         *self.outside.said.lock().unwrap() = text.to_owned();
     }
 
+    /// Brings the text to the agent as an event of a service.
+    async fn bring_event(&self, text: &str) {
+        let world = &self.fixture.world;
+        let payload = json!({"note": text});
+        let mut event = Event::of_service(EventId("e1".into()), "key", "desk", payload, world.clock().now());
+        event.envelope.trust = Trust::Outside;
+        world.ports().store.accept(Accept::Event(self.ada, event), None).await.unwrap();
+        // The next message wakes the agent for both.
+        self.say("hello").await;
+    }
+
     /// Brings the text to the agent.
     async fn bring(&self, way: Way, text: &str) {
         let world = &self.fixture.world;
         self.set(text);
         match way {
-            Way::Event => {
-                let payload = json!({"note": text});
-                let mut event =
-                    Event::of_service(EventId("e1".into()), "key", "desk", payload, world.clock().now());
-                event.envelope.trust = Trust::Outside;
-                world.ports().store.accept(Accept::Event(self.ada, event), None).await.unwrap();
-                // The next message wakes the agent for both.
-                self.say("hello").await;
-            }
+            Way::Event => self.bring_event(text).await,
             Way::Page => self.say("[[do page]]").await,
             Way::Error => self.say("[[do broken]]").await,
             Way::FileName => self.say("[[do files]]").await,
@@ -317,7 +322,7 @@ impl Case {
                     key: "plan".into(),
                     value: text.to_owned(),
                     importance: None,
-                    pin: None,
+                    pinned: None,
                     trust: Some(Trust::Outside),
                 };
                 world.registry().change_memory(self.ada, copy, world.clock().now()).await.unwrap();

@@ -70,6 +70,8 @@ async fn a_target_is_told_the_link_and_neither_the_store_nor_a_space_nor_a_model
         allow: Vec::new(),
         on: vec![NewsKind::ApprovalWanted],
         of: NewsOf::Agent(ada),
+        only_if: None,
+        body: None,
         off: None,
         at: ports.clock.now(),
     };

@@ -22,6 +22,7 @@ mod last_look;
 mod links;
 mod outage;
 mod people;
+mod people_meanwhile;
 mod plans;
 mod poison;
 mod prefix;

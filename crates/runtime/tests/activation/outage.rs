@@ -108,9 +108,8 @@ async fn a_fallback_is_called_within_two_seconds() {
     {
         let own = Scripted::answering(move |_| Script::fails(error.clone())).with_info(info("own"));
         let other = Scripted::answering(|prompt| answer(prompt, "lobby", "here")).with_info(info("other"));
-        let models = crate::fixture::Two(Arc::new(own), Arc::new(other));
-        let (world, ..) =
-            crate::fixture::world_with(Arc::new(models), |store| store, agent::call::Effect::ReadOnly);
+        let models = crate::fixture::two(&Arc::new(own), &Arc::new(other));
+        let (world, ..) = crate::fixture::world_with(models, |store| store, agent::call::Effect::ReadOnly);
         let husam = world.human("husam").await.unwrap();
         let config = AgentConfig { fallback: vec!["other".into()], ..AgentConfig::default() };
         let ada = world.agent("ada", config).await.unwrap();
@@ -135,9 +134,8 @@ async fn a_fallback_of_another_provider_is_used_meanwhile() {
     let own = Scripted::answering(move |_| Script::fails(down.clone())).with_info(info("own"));
     let other = Scripted::answering(|prompt| answer(prompt, "lobby", "here")).with_info(info("other"));
     let (own, other) = (Arc::new(own), Arc::new(other));
-    let models = crate::fixture::Two(Arc::clone(&own), Arc::clone(&other));
-    let (world, ..) =
-        crate::fixture::world_with(Arc::new(models), |store| store, agent::call::Effect::ReadOnly);
+    let models = crate::fixture::two(&own, &other);
+    let (world, ..) = crate::fixture::world_with(models, |store| store, agent::call::Effect::ReadOnly);
     let husam = world.human("husam").await.unwrap();
     let config = AgentConfig { fallback: vec!["other".into()], ..AgentConfig::default() };
     let ada = world.agent("ada", config).await.unwrap();

@@ -1,6 +1,5 @@
 //! Calls that wait for a person: nothing runs before the answer, and what was approved runs once.
 
-use std::sync::atomic::AtomicI64;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -11,23 +10,20 @@ use agent::config::AgentConfig;
 use agent::id::{AgentId, CallId, EntityId, SpaceId};
 use agent::life::{IdleReason, Lease, Standing};
 use agent::limits;
-use agent::port::{
-    ApprovalFilter, AskedCall, BoxFuture, Done, PageRequest, PersonAnswer, Store, Tool, ToolContext,
-    ToolError, ToolSpec, Toolbox,
-};
+use agent::port::{ApprovalFilter, AskedCall, PageRequest, PersonAnswer, Store, Tool, ToolSpec, Toolbox};
 use agent::prompt::Prompt;
 use agent::run::Ending;
 use agent::tool::ToolLabels;
 use models::scripted::{Script, Scripted};
 use runtime::approvals::AnswerError;
 use serde_json::{Value, json};
+use testkit::test_tools::with_spec;
 
 use crate::calls::{posted, results};
 use crate::fixture::{Fixture, done, inbox, send, step};
-use crate::prefix::{cut_at_commit, restart_if_cut};
 use crate::store_wrapper::{Committed, Intercept, Wrapped};
 
-const PAUSE: Duration = Duration::from_millis(limits::PAUSE_MS);
+pub(crate) const PAUSE: Duration = Duration::from_millis(limits::PAUSE_MS);
 
 /// Calls a tool, and posts what it reads of it; posts late results, too.
 pub(crate) fn caller(tool: &'static str, arguments: Value) -> impl Fn(&Prompt) -> Script + Send + Sync {
@@ -47,7 +43,7 @@ pub(crate) fn caller(tool: &'static str, arguments: Value) -> impl Fn(&Prompt) -
     }
 }
 
-fn config(value: Value) -> AgentConfig {
+pub(crate) fn config(value: Value) -> AgentConfig {
     AgentConfig::from_json(&value).unwrap()
 }
 
@@ -69,7 +65,7 @@ impl Scene {
         scene
     }
 
-    async fn asking(tool: &'static str) -> Self {
+    pub(crate) async fn asking(tool: &'static str) -> Self {
         Self::of(Fixture::unsafely(caller(tool, json!({"note": "one"}))), json!({"approve": [tool]})).await
     }
 
@@ -95,13 +91,13 @@ impl Scene {
     }
 
     /// The call that waits.
-    async fn wanted(&self) -> CallRow {
+    pub(crate) async fn wanted(&self) -> CallRow {
         let list = self.list(false).await;
         assert_eq!(list.len(), 1, "{list:?}");
         list.into_iter().next().unwrap().row
     }
 
-    async fn answer_by(
+    pub(crate) async fn answer_by(
         &self,
         by: Answerer,
         id: &CallId,
@@ -131,7 +127,7 @@ impl Scene {
     }
 }
 
-fn yes() -> PersonVerdict {
+pub(crate) fn yes() -> PersonVerdict {
     PersonVerdict::Approve { arguments: None, remember: None }
 }
 
@@ -143,17 +139,20 @@ async fn nothing_runs_before_a_person_approves_and_then_once() {
     for part in ["approval wanted", "fire", r#"{"note":"one"}"#, "the agent's config wants it"] {
         assert!(card.contains(part), "{card}");
     }
-    scene.say("another message").await;
-    let agent = scene.fixture.world.reader().agent(scene.ada).await.unwrap().unwrap();
-    assert_eq!((agent.idle_reason, agent.waiting), (Some(IdleReason::Person), 1), "its events wait");
+    assert!(card.contains("\nrequested by: husam\n"), "{card}");
     scene.pass(PAUSE / 2).await;
+    let agent = scene.fixture.world.reader().agent(scene.ada).await.unwrap().unwrap();
+    assert_eq!((agent.idle_reason, agent.waiting), (Some(IdleReason::Person), 0));
     assert_eq!(scene.runs("fire"), 0);
     scene.answer(yes()).await.unwrap();
     assert_eq!(scene.runs("fire"), 1);
     let texts = scene.posted().await;
     let card = texts.iter().find(|text| text.starts_with("[approval")).unwrap();
     assert!(card.starts_with("[approval granted by husam] fire (version "), "{card}");
-    assert!(card.ends_with("\narguments: {\"note\":\"one\"}\nreason: because\noutcome: ok"), "{card}");
+    assert!(
+        card.ends_with("\nrequested by: husam\narguments: {\"note\":\"one\"}\nreason: because\noutcome: ok"),
+        "{card}"
+    );
     let agent = scene.fixture.world.reader().agent(scene.ada).await.unwrap().unwrap();
     assert_eq!((agent.waiting, agent.idle_reason), (0, None));
     let runs = scene.fixture.world.runs(scene.ada).await.unwrap();
@@ -397,7 +396,7 @@ fn asker(question: Value) -> impl Fn(&Prompt) -> Script + Send + Sync {
 }
 
 /// With the tool `ask_person`, which an agent must name.
-async fn questioned(question: Value) -> Scene {
+pub(crate) async fn questioned(question: Value) -> Scene {
     let tools = json!({"tools": ["ask_person", "look", "send_message", "done"]});
     Scene::of(Fixture::new(asker(question)), tools).await
 }
@@ -459,79 +458,10 @@ async fn a_question_to_nobody_is_refused_to_the_agent() {
     assert_eq!(scene.list(true).await.len(), 0);
 }
 
-/// The whole story, cut at its n-th commit; husam approves whatever waits.
-async fn story(cut_at: i64, written: bool, late: bool) -> (u64, Vec<&'static str>, i64) {
-    let left = Arc::new(AtomicI64::new(cut_at));
-    let counter = Arc::clone(&left);
-    let fixture = Fixture::with(Scripted::answering(caller("fire", json!({}))), move |inner| {
-        cut_at_commit(inner, Arc::clone(&counter), written)
-    });
-    let husam = fixture.world.human("husam").await.unwrap();
-    let ada = fixture.world.agent("ada", config(json!({"approve": ["fire"]}))).await.unwrap();
-    let lobby = fixture.world.space("lobby", &[husam, ada.entity()]).await.unwrap();
-    let mut scene = Scene { fixture, ada, husam, lobby };
-    scene.fixture.world.say(husam, lobby, "please").await.unwrap();
-    for round in 0..6 {
-        scene.fixture.world.pass(Duration::from_secs(2)).await.unwrap();
-        restart_if_cut(&mut scene.fixture, &left);
-        if late && round == 2 {
-            scene.fixture.world.pass(PAUSE).await.unwrap();
-            restart_if_cut(&mut scene.fixture, &left);
-        }
-        if round == 3 {
-            for AskedCall { row, .. } in scene.list(false).await {
-                assert_eq!(scene.runs("fire"), 0, "nothing runs without an approval");
-                scene.answer_by(Answerer::Operator, &row.id, yes()).await.unwrap();
-            }
-        }
-    }
-    scene.pass(Duration::from_secs(20)).await;
-    let runs = scene.fixture.world.runs(ada).await.unwrap();
-    let used = 1_000_000 - left.load(std::sync::atomic::Ordering::SeqCst);
-    (scene.runs("fire"), runs.iter().map(|run| run.ending.as_str()).collect(), used)
-}
-
-#[tokio::test]
-async fn an_approval_survives_a_death_at_every_commit_and_its_call_runs_at_most_once() {
-    for late in [false, true] {
-        let (fired, endings, commits) = story(1_000_000, false, late).await;
-        assert_eq!(fired, 1, "{endings:?}");
-        assert!(commits >= 6, "{commits}");
-        for (cut, written) in (0..commits).flat_map(|cut| [(cut, false), (cut, true)]) {
-            let (fired, ended, _) = story(cut, written, late).await;
-            assert!(fired <= 1, "cut at {cut}, written: {written}, late: {late}");
-            assert_eq!(ended, endings, "cut at {cut}, written: {written}, late: {late}");
-        }
-    }
-}
-
 /// `fire` with another specification.
 struct Respecified {
     inner: Arc<dyn Toolbox>,
     change: fn(ToolSpec) -> ToolSpec,
-}
-
-struct OtherSpec {
-    spec: ToolSpec,
-    tool: Arc<dyn Tool>,
-}
-
-impl Tool for OtherSpec {
-    fn spec(&self) -> &ToolSpec {
-        &self.spec
-    }
-
-    fn check(&self, arguments: &str) -> Result<Value, String> {
-        self.tool.check(arguments)
-    }
-
-    fn call<'a>(
-        &'a self,
-        arguments: Value,
-        context: ToolContext<'a>,
-    ) -> BoxFuture<'a, Result<Done, ToolError>> {
-        self.tool.call(arguments, context)
-    }
 }
 
 impl Toolbox for Respecified {
@@ -540,7 +470,8 @@ impl Toolbox for Respecified {
         if name != "fire" {
             return Some(tool);
         }
-        Some(Arc::new(OtherSpec { spec: (self.change)(tool.spec().clone()), tool }))
+        let spec = (self.change)(tool.spec().clone());
+        Some(with_spec(tool, spec))
     }
 
     fn names(&self) -> Vec<String> {

@@ -28,7 +28,17 @@ const DAY: u64 = 24 * HOUR;
 
 /// The events of plans, the oldest first.
 async fn fired(world: &World, agent: AgentId) -> Vec<Event> {
-    let filter = InboxFilter { kind: Some(EventKind::Plan), ..InboxFilter::default() };
+    let mut all = Vec::new();
+    for kind in [EventKind::Plan, EventKind::Timer] {
+        all.extend(fired_as(world, agent, kind).await);
+    }
+    all.sort_by_key(|event| event.at);
+    all
+}
+
+/// Those of one kind.
+async fn fired_as(world: &World, agent: AgentId, kind: EventKind) -> Vec<Event> {
+    let filter = InboxFilter { kind: Some(kind), ..InboxFilter::default() };
     let (mut found, mut cursor) = (Vec::new(), None);
     loop {
         let page = PageRequest { cursor, limit: 200 };
@@ -96,6 +106,23 @@ async fn a_time_that_is_dropped_because_it_is_late_leaves_one_line_in_the_log() 
     for part in [&plan.id.to_string(), "name=\"mail\"", &slot.to_string(), "passed 2h ago"] {
         assert!(line.contains(part), "{part} in {line}");
     }
+}
+
+#[tokio::test]
+async fn the_log_names_the_agent_by_its_handle_and_says_why_it_skipped() {
+    let logged = Logged::default();
+    let _guard = tracing::subscriber::set_default(logged.clone());
+    let fixture = Fixture::new(|_| Script::new().call("skip", &json!({"reason": "nothing new"})));
+    let ada = fixture.world.agent("ada", AgentConfig::default()).await.unwrap();
+    fixture.world.service(ada, "bell", "bell", json!({})).await.unwrap();
+    fixture.world.quiet().await.unwrap();
+    let lines = logged.0.lock().unwrap().clone();
+    let ended: Vec<&String> = lines.iter().filter(|line| line.contains("a cycle ended")).collect();
+    let [line] = ended[..] else { panic!("{lines:?}") };
+    for part in ["agent=\"ada\"", "ending=\"skipped\"", "nothing new"] {
+        assert!(line.contains(part), "{part} in {line}");
+    }
+    assert!(lines.iter().all(|line| !line.contains(&ada.to_string())), "{lines:?}");
 }
 
 /// What happens before a stretch of days begins.
@@ -257,6 +284,7 @@ async fn a_reminder_within_seconds_comes_in_time() {
         assert_eq!(fired(&fixture.world, ada).await.len(), before, "too early");
         fixture.world.pass(Duration::from_millis(200)).await.unwrap();
         assert_eq!(fired(&fixture.world, ada).await.len(), before + 1, "in time");
+        assert_eq!(fired_as(&fixture.world, ada, EventKind::Timer).await.len(), before + 1, "by a timer");
     }
 }
 

@@ -15,6 +15,7 @@ use serde_json::json;
 use storage::sqlite::Sqlite;
 
 use crate::fixture::{Fixture, answer, cut_off, done, everything, inbox, send, step};
+use crate::store_wrapper::{Intercept, WakeRead, Wrapped};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -204,6 +205,113 @@ async fn an_event_that_panics_is_dead_after_its_attempts_alone_and_all_others_ar
     fixture.world.say(husam, lab, "after it").await.unwrap();
     fixture.world.quiet().await.unwrap();
     assert_eq!(fixture.world.runs(ada).await.unwrap().len(), 6);
+}
+
+/// How an event failed so far: its attempts and its state, by the API.
+async fn tried(fixture: &Fixture, agent: AgentId, message: MessageId) -> (u32, &'static str) {
+    let page = PageRequest { cursor: None, limit: 10 };
+    let rows = fixture.world.reader().inbox(agent, InboxFilter::default(), page).await.unwrap().items;
+    let row = rows.into_iter().find(|row| row.event.id.0 == message.to_string()).unwrap();
+    (row.attempts, row.state.as_str())
+}
+
+#[tokio::test]
+async fn a_panic_counts_once_whichever_process_opens_the_cycle_next() {
+    let panics_now = Arc::<AtomicBool>::default();
+    let panicked = Arc::clone(&panics_now);
+    let mut fixture = Fixture::new(move |prompt| {
+        if inbox(prompt).contains("POISON") {
+            panicked.store(true, Ordering::SeqCst);
+            panics();
+        }
+        answer(prompt, "lab", "heard")
+    });
+    let (husam, ada, lab) = one_agent(&fixture).await;
+    let poison = fixture.world.say(husam, lab, "POISON").await.unwrap();
+    for attempt in 1..=5 {
+        for _ in 0..600 {
+            if panics_now.swap(false, Ordering::SeqCst) {
+                break;
+            }
+            fixture.world.pass(Duration::from_millis(100)).await.unwrap();
+        }
+        assert!(tried(&fixture, ada, poison).await <= (attempt, "waiting"), "attempt {attempt}");
+        fixture.dies();
+    }
+    fixture.world.quiet().await.unwrap();
+    assert_eq!(tried(&fixture, ada, poison).await, (5, "dead"), "each panic counted once, and no death");
+    let EventState::Dead { reason } = state(&fixture, ada, poison).await else { panic!("it is dead") };
+    assert_eq!(reason, "failed 5 times, the last ones alone");
+    fixture.world.say(husam, lab, "after it").await.unwrap();
+    fixture.world.quiet().await.unwrap();
+    assert_eq!(fixture.world.runs(ada).await.unwrap().last().unwrap().ending, Ending::Completed);
+}
+
+/// Panics when an agent is read for work, before anything of it is opened.
+#[derive(Clone, Default)]
+struct AtTheWake(Arc<Mutex<Option<AgentId>>>, Arc<AtomicBool>);
+
+impl Intercept for AtTheWake {
+    fn wake<'a>(&'a self, agent: AgentId, read: WakeRead<'a>) -> WakeRead<'a> {
+        if *self.0.lock().unwrap() != Some(agent) {
+            return read;
+        }
+        self.1.store(true, Ordering::SeqCst);
+        Box::pin(async { panic!("on purpose") })
+    }
+}
+
+#[tokio::test]
+async fn a_panic_before_the_opening_counts_for_what_waited_then_whichever_process_opens_next() {
+    for dies in [false, true] {
+        let by = AtTheWake::default();
+        let wrapped = by.clone();
+        let model = Scripted::answering(|_| Script::new().hang());
+        let mut fixture =
+            Fixture::with(model, move |inner| Arc::new(Wrapped { inner, by: wrapped.clone() }) as Arc<_>);
+        let (husam, ada, lab) = one_agent(&fixture).await;
+        *by.0.lock().unwrap() = Some(ada);
+        let first = fixture.world.say(husam, lab, "first").await.unwrap();
+        while !by.1.load(Ordering::SeqCst) {
+            fixture.world.pass(Duration::from_millis(100)).await.unwrap();
+        }
+        let later = fixture.world.say(husam, lab, "later").await.unwrap();
+        *by.0.lock().unwrap() = None;
+        if dies {
+            fixture.dies();
+        }
+        fixture.world.pass(5 * SECOND).await.unwrap();
+        assert_eq!(tried(&fixture, ada, first).await, (1, "waiting"), "dies: {dies}");
+        assert_eq!(tried(&fixture, ada, later).await, (0, "waiting"), "dies: {dies}");
+    }
+}
+
+#[tokio::test]
+async fn a_cycle_that_panics_in_its_middle_is_broken_off_whatever_dies_in_between() {
+    let panics_now = Arc::<AtomicBool>::default();
+    let panicked = Arc::clone(&panics_now);
+    let mut fixture = Fixture::new(move |prompt| {
+        if step(prompt) == 0 {
+            return Script::new().call("look", &json!({}));
+        }
+        panicked.store(true, Ordering::SeqCst);
+        panics()
+    });
+    let (husam, ada, lab) = one_agent(&fixture).await;
+    fixture.world.say(husam, lab, "begin").await.unwrap();
+    for _ in 0..5 {
+        for _ in 0..600 {
+            if panics_now.swap(false, Ordering::SeqCst) {
+                break;
+            }
+            fixture.world.pass(Duration::from_millis(100)).await.unwrap();
+        }
+        fixture.dies();
+    }
+    fixture.world.quiet().await.unwrap();
+    let runs = fixture.world.runs(ada).await.unwrap();
+    assert_eq!(runs.iter().map(|run| run.ending).collect::<Vec<_>>(), [Ending::Failed]);
+    assert!(runs[0].reason.as_ref().is_some_and(|reason| reason.contains("failed 5 times")), "{runs:?}");
 }
 
 #[tokio::test]

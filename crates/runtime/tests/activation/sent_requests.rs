@@ -3,15 +3,16 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use agent::changes::MemoryChange;
 use agent::config::AgentConfig;
 use agent::id::AgentId;
 use agent::port::{Delivered, Listener, ModelInfo, ReasoningReplay};
 use agent::update::{AlertKind, Topic, Update};
 use futures_util::FutureExt;
-use models::scripted::Scripted;
+use models::scripted::{Script, Scripted};
 use serde_json::json;
 
-use crate::fixture::{Fixture, answer};
+use crate::fixture::{Fixture, answer, inbox, step};
 use crate::store_wrapper::{Intercept, WakeRead, Wrapped};
 
 /// From then on the layers that stay come back changed.
@@ -113,5 +114,71 @@ async fn a_window_without_room_for_the_history_is_reported_once_for_each_config(
         assert_eq!(alerts.len(), reported, "{alerts:?}");
         let figures = ["`small/one`", "of its 4096 tokens", "512 are kept for the reply", "larger window"];
         assert!(alerts.iter().all(|text| figures.iter().all(|part| text.contains(part))), "{alerts:?}");
+    }
+}
+
+#[tokio::test]
+async fn notes_without_room_in_the_workspace_are_reported_once_for_each_config() {
+    let fixture = Fixture::new(|prompt| answer(prompt, "lobby", "hello"));
+    let husam = fixture.world.human("husam").await.unwrap();
+    let ada = fixture.world.agent("ada", AgentConfig::default()).await.unwrap();
+    let lobby = fixture.world.space("lobby", &[husam, ada.entity()]).await.unwrap();
+    let mut updates = fixture.world.ports().live.bus().subscribe(Topic::Agent(ada));
+    for (memories, config, reported) in [
+        (10, json!({}), 0),
+        (30, json!({}), 1),
+        (1, json!({}), 0),
+        (1, json!({"instructions": "be brief"}), 1),
+        (1, json!({"workspace": {"show": ["clock", "goals"]}}), 0),
+    ] {
+        for n in 0..memories {
+            let change = MemoryChange::set(format!("k{memories}-{n}"), "v".repeat(1_000));
+            fixture.world.registry().change_memory(ada, change, fixture.now()).await.unwrap();
+        }
+        if config != json!({}) {
+            fixture
+                .world
+                .registry()
+                .amend_agent(ada, None, Some(config.clone()), fixture.now())
+                .await
+                .unwrap();
+        }
+        fixture.world.say(husam, lobby, "hi").await.unwrap();
+        fixture.world.quiet().await.unwrap();
+        let alerts = alerts(&mut updates, AlertKind::WorkspaceFull);
+        assert_eq!(alerts.len(), reported, "{memories} {config}: {alerts:?}");
+        assert!(alerts.iter().all(|text| text.contains("the workspace may have 24576")), "{alerts:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_cycle_that_is_too_long_for_its_window_is_reported_once() {
+    let info = ModelInfo {
+        name: "small/one".into(),
+        provider: "small".into(),
+        context_window: 16_384,
+        max_output: 512,
+        reasoning_replay: ReasoningReplay::None,
+        ..ModelInfo::default()
+    };
+    // The newest step is always sent, however long it is.
+    let model = Scripted::answering(|prompt| match step(prompt) {
+        0 if inbox(prompt).contains("look") => {
+            Script::new().call("look", &json!({"at": "long words ".repeat(7_000)}))
+        }
+        _ => answer(prompt, "lobby", "hello"),
+    });
+    let model = model.with_info(info);
+    let fixture = Fixture::with(model, |store| store);
+    let husam = fixture.world.human("husam").await.unwrap();
+    let ada = fixture.world.agent("ada", AgentConfig::default()).await.unwrap();
+    let lobby = fixture.world.space("lobby", &[husam, ada.entity()]).await.unwrap();
+    let mut updates = fixture.world.ports().live.bus().subscribe(Topic::Agent(ada));
+    for (text, reported) in [("hi", 0), ("look", 1), ("look", 0), ("hi", 0)] {
+        fixture.world.say(husam, lobby, text).await.unwrap();
+        fixture.world.quiet().await.unwrap();
+        let alerts = alerts(&mut updates, AlertKind::HistoryLarge);
+        assert_eq!(alerts.len(), reported, "{alerts:?}");
+        assert!(alerts.iter().all(|text| text.contains("`small/one`")), "{alerts:?}");
     }
 }

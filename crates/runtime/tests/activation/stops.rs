@@ -14,7 +14,7 @@ use jiff::SignedDuration;
 use models::scripted::{Script, Scripted};
 use serde_json::json;
 
-use crate::fixture::{Fixture, One, answer, done, send, step};
+use crate::fixture::{Fixture, answer, done, one, send, step};
 use crate::store_wrapper::{Intercept, WakeRead, Wrapped};
 
 #[tokio::test]
@@ -98,7 +98,7 @@ async fn no_request_begins_after_a_suspension_is_answered() {
     let model = Arc::new(Scripted::answering(|prompt| answer(prompt, "lobby", "here again")));
     let (world, ..) = crate::fixture::world_at(
         clock,
-        Arc::new(One(Arc::clone(&model))),
+        one(&model),
         move |inner| {
             Arc::new(Wrapped { inner, by: Slow(Arc::clone(&slow), Duration::from_secs(1)) }) as Arc<_>
         },
@@ -135,7 +135,7 @@ async fn a_cancel_between_the_read_and_the_opening_of_a_resumed_cycle_drops_its_
     }));
     let (world, ..) = crate::fixture::world_at(
         clock,
-        Arc::new(One(Arc::clone(&model))),
+        one(&model),
         move |inner| {
             Arc::new(Wrapped { inner, by: Slow(Arc::clone(&slow), Duration::from_secs(10)) }) as Arc<_>
         },
@@ -204,7 +204,7 @@ async fn a_reply_that_has_begun_is_read_to_its_end_although_the_agent_is_suspend
         let begun = Script::new().text("well").pause(&slow, Duration::from_secs(10));
         begun.call("send_message", &send("lobby", "here I am"))
     }));
-    let one = Arc::new(One(Arc::clone(&model)));
+    let one = one(&model);
     let (world, ..) = crate::fixture::world_at(clock, one, |store| store, Effect::ReadOnly);
     let husam = world.human("husam").await.unwrap();
     let ada = world.agent("ada", AgentConfig::default()).await.unwrap();

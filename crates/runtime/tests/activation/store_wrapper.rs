@@ -77,6 +77,10 @@ impl<B: Intercept> Store for Wrapped<B> {
         self.inner.quarantine(agent, why)
     }
 
+    fn panicked(&self, agent: AgentId) -> BoxFuture<'_, Result<(), StoreError>> {
+        self.inner.panicked(agent)
+    }
+
     fn fire_due(&self, now: Timestamp, limit: u32) -> BoxFuture<'_, Result<DueFired, StoreError>> {
         self.by.sweeps();
         self.inner.fire_due(now, limit)

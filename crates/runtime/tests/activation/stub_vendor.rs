@@ -9,7 +9,7 @@ use std::time::Duration;
 use agent::config::AgentConfig;
 use agent::id::{AgentId, EntityId, SpaceId};
 use agent::message::Part;
-use agent::port::{BoxStream, Memo, Model, ModelError, ModelInfo, ModelRequest, Models, Piece};
+use agent::port::{BoxStream, Memo, Model, ModelError, ModelInfo, ModelRequest, Piece};
 use agent::prompt::Prompt;
 use futures_util::{StreamExt, stream};
 use models::client::VendorModel;
@@ -189,14 +189,6 @@ impl Model for StubVendor {
     }
 }
 
-struct Only(Arc<StubVendor>);
-
-impl Models for Only {
-    fn model(&self, _: Option<&str>) -> Result<Arc<dyn Model>, ModelError> {
-        Ok(Arc::clone(&self.0) as Arc<dyn Model>)
-    }
-}
-
 /// One agent, one person, one space.
 pub(crate) struct StubVendorNode {
     pub(crate) world: World,
@@ -215,8 +207,9 @@ pub(crate) async fn stub_vendor_node(model: StubVendor, left: i64, written: bool
     let left = Arc::new(AtomicI64::new(left));
     let counter = Arc::clone(&left);
     let wrap = move |inner| cut_at_commit(inner, Arc::clone(&counter), written);
-    let (world, _, gate) =
-        world_with(Arc::new(Only(Arc::clone(&model))), wrap, agent::call::Effect::ReadOnly);
+    let only: Arc<dyn Model> = model.clone();
+    let models = Arc::new(move |_: Option<&str>| Ok(Arc::clone(&only)));
+    let (world, _, gate) = world_with(models, wrap, agent::call::Effect::ReadOnly);
     gate.open();
     let husam = world.human("husam").await.unwrap();
     let mut config = AgentConfig::default();

@@ -146,11 +146,11 @@ async fn a_pinned_memory_is_in_every_request_whatever_a_summariser_forgets() {
     let mut fixture = Fixture::with(small(author), |store| store);
     let (ada, _) = talk(&mut fixture, 12, None).await;
     let registry = fixture.world.registry();
-    let set = |key: String, pin| MemoryChange::Set {
+    let set = |key: String, pinned| MemoryChange::Set {
         value: "v".repeat(100),
         key,
         importance: None,
-        pin,
+        pinned,
         trust: None,
     };
     for n in 0..60 {

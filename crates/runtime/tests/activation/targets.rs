@@ -105,6 +105,8 @@ impl Told {
                 allow: Vec::new(),
                 on: vec![NewsKind::Message],
                 of: NewsOf::Space(HOME),
+                only_if: None,
+                body: None,
                 off: None,
                 at,
             };

@@ -17,7 +17,7 @@ use agent::run::Ending;
 use models::scripted::{Script, Scripted};
 use serde_json::json;
 
-use crate::fixture::{Fixture, Two, done, entries, inbox, world_with};
+use crate::fixture::{Fixture, done, entries, inbox, two, world_with};
 use crate::prefix::{model, taken_by, wires};
 
 fn with_window(context_window: u32, author: impl Fn(&Prompt) -> Script + Send + Sync + 'static) -> Scripted {
@@ -131,7 +131,7 @@ async fn a_change_to_a_smaller_model_within_a_cycle_cuts_the_view_and_parts_no_c
         0..4 => look(2_000),
         _ => done(),
     }));
-    let models = Arc::new(Two(Arc::clone(&own), Arc::clone(&other)));
+    let models = two(&own, &other);
     let (world, ..) = world_with(models, |store| store, Effect::ReadOnly);
     let husam = world.human("husam").await.unwrap();
     let config = json!({

@@ -409,3 +409,30 @@ async fn workers_get_no_call_of_a_suspended_agent_until_it_is_resumed() {
     pass(&fixture, 2 * limits::WORKER_REFUSED_MS).await;
     assert_eq!(claim(&fixture, "slow").await.map(|claimed| claimed.times), Some(1));
 }
+
+/// What waits for workers is held in memory, each call with a task of its own: the others stay in the store until there is room.
+#[tokio::test]
+async fn a_node_offers_only_so_many_calls_without_a_cycle_and_the_others_as_soon_as_there_is_room() {
+    let author = |prompt: &Prompt| match (inbox(prompt).contains("[tool result"), step(prompt)) {
+        (false, 0) => {
+            (0..3).fold(Script::new(), |script, n| script.call("order", &json!({"note": n.to_string()})))
+        }
+        _ => done(),
+    };
+    let mut fixture = Fixture::of_effect(Effect::Idempotent, author);
+    fixture.dies_as(|ports| {
+        ports.toolbox = Arc::new(ByWorkers(Arc::clone(&ports.toolbox)));
+        ports.bounds.detached_outside = 2;
+    });
+    fixture.ada().await;
+    let sweeps = Duration::from_millis(3 * limits::SWEEP_MS);
+    let offered = || fixture.world.ports().workers.counts("order");
+    for (answered, on_offer) in [(0, 2), (1, 2), (2, 1), (3, 0)] {
+        fixture.world.pass(sweeps).await.unwrap();
+        assert_eq!(offered().unclaimed_calls, on_offer, "after {answered} answers");
+        if on_offer > 0 {
+            let claimed = claim(&fixture, "order").await.expect("one is on offer");
+            assert_eq!(answer(&fixture, &claimed, "done").await, WorkerAnswer::Taken);
+        }
+    }
+}

@@ -106,7 +106,7 @@ pub(crate) struct Faults {
 impl Faults {
     /// How much runs at once on a node of this world.
     pub(crate) fn bounds(&self) -> Bounds {
-        let few = |awake| Bounds { awake, requests_per_provider: awake };
+        let few = |awake| Bounds { awake, requests_per_provider: awake, ..Bounds::default() };
         self.slots.map_or_else(Bounds::default, few)
     }
 

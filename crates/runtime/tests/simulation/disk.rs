@@ -11,12 +11,12 @@ use std::time::Duration;
 use agent::call::CallRow;
 use agent::changes::{Changes, CommitKind, CommitOutcome, News, Notifications};
 use agent::entry::Entry;
-use agent::id::{AgentId, CallId, ClaimId, CycleId, SpaceId};
+use agent::id::{AgentId, CallId, ClaimId, SpaceId};
 use agent::life::{Activation, Lease, SpaceFacts};
 use agent::port::{
-    Accept, Accepted, Beginning, BoxFuture, CallError, Calls, Claimed, Clock as _, DetachedCall, Due,
-    DueFired, Finish, FinishedCall, Lookup, Messages, NextDue, Recall, RecallError, RecallQuery, Recalled,
-    Registry as _, RequestKey, Store, StoreError, Wakeup, WorkerCall,
+    Accept, Accepted, Beginning, BoxFuture, CallError, Calls, Claimed, Clock as _, CycleRef, DetachedCall,
+    Due, DueFired, Finish, FinishedCall, Lookup, Messages, NextDue, Recall, RecallError, RecallQuery,
+    Recalled, Registry as _, RequestKey, Store, StoreError, Wakeup, WorkerCall,
 };
 use agent::run::Run;
 use futures_util::FutureExt as _;
@@ -329,6 +329,10 @@ impl Store for Port {
         Box::pin(self.write(None, move |sqlite| now(sqlite.quarantine(agent, why))))
     }
 
+    fn panicked(&self, agent: AgentId) -> BoxFuture<'_, Result<(), StoreError>> {
+        Box::pin(self.write(None, move |sqlite| now(sqlite.panicked(agent))))
+    }
+
     fn fire_due(&self, at: Timestamp, limit: u32) -> BoxFuture<'_, Result<DueFired, StoreError>> {
         Box::pin(async move {
             let env = Arc::clone(&self.env);
@@ -409,7 +413,7 @@ impl Recall for Port {
         Box::pin(async move { found.await? })
     }
 
-    fn cycle(&self, agent: AgentId, cycle: CycleId) -> BoxFuture<'_, Result<Vec<Entry>, StoreError>> {
+    fn cycle(&self, agent: AgentId, cycle: CycleRef) -> BoxFuture<'_, Result<Vec<Entry>, StoreError>> {
         Box::pin(self.read(None, move |sqlite| now(Recall::cycle(sqlite, agent, cycle))))
     }
 }

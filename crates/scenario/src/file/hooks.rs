@@ -39,9 +39,10 @@ impl Reader<'_> {
         for (key, value) in pairs {
             match key.text.as_str() {
                 "to" => hook.to = self.receivers(value, cast),
-                "event" => hook.event = self.text(value, "a template such as `{{ body.title }}`"),
+                "template" => hook.template = self.text(value, "a template such as `{{ body.title }}`"),
+                "only_if" => hook.only_if = self.text(value, "an expression such as `body.level == 'high'`"),
                 "urgent" => hook.urgent = self.text(value, "an expression such as `body.level == 'high'`"),
-                _ => self.unknown(key, &["to", "event", "urgent"]),
+                _ => self.unknown(key, &["to", "template", "only_if", "urgent"]),
             }
         }
         if !pairs.iter().any(|(key, _)| key.text == "to") {

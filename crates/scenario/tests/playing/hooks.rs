@@ -13,7 +13,7 @@ fn with(hooks: &str, story: &str, expect: &str) -> String {
     file(SCRIPT, story, expect).replace("story:\n", &format!("hooks:\n{hooks}story:\n"))
 }
 
-const MAPPED: &str = "  ci: {to: [ada], event: \"build {{ body.n }} {{ body.state }}\"}\n";
+const MAPPED: &str = "  ci: {to: [ada], template: \"build {{ body.n }} {{ body.state }}\"}\n";
 
 #[tokio::test]
 async fn a_delivery_that_is_repeated_with_its_id_is_one_event() {
@@ -35,8 +35,16 @@ async fn a_delivery_without_an_id_is_an_event_each_time_also_while_the_server_is
 }
 
 #[tokio::test]
+async fn a_delivery_that_the_hook_is_not_for_wakes_nobody() {
+    let failures = "  ci: {to: ada, template: \"build {{ body.n }} {{ body.state }}\", only_if: body.state == 'failed'}\n";
+    let story = "  - hook ci delivers: {n: 6, state: passed}\n  - hook ci delivers: {n: 7, state: failed}\n";
+    let outcome = played(&with(failures, story, "  - ada ran cycles: [{events: 1}]\n")).await;
+    assert!(outcome.passed(), "{:?} {:?}", outcome.broken_off, outcome.unmet);
+}
+
+#[tokio::test]
 async fn a_delivery_that_the_template_cannot_be_written_with_ends_the_story_with_its_line() {
-    let mapped = "  ci: {to: [ada], event: \"build {{ 1 + body.n }}\"}\n";
+    let mapped = "  ci: {to: [ada], template: \"build {{ 1 + body.n }}\"}\n";
     let outcome = played(&with(mapped, "  - hook ci delivers: {n: seven}\n", EXPECT)).await;
     let why = outcome.broken_off.unwrap();
     assert!(why.starts_with("line 15: the delivery is refused: the hook's template cannot"), "{why}");
@@ -56,7 +64,7 @@ async fn a_plan_of_an_operator_fires_at_each_of_its_times() {
 
 #[test]
 fn hooks_and_plans_are_written_as_they_are_read() {
-    let hooks = "  ci: ada\n  pager: {to: ada, event: \"{{ body.text }}\", urgent: body.level > 3}\n";
+    let hooks = "  ci: ada\n  pager: {to: ada, template: \"{{ body.text }}\", urgent: body.level > 3}\n";
     let story = "  - id: d1\n    hook ci delivers: {n: 1}\n  - hook pager delivers: [1, two]\n  \
                  - ada plans: {name: a, instruction: b, cron: 0 8 * * 1-5, zone: Europe/Berlin, missed: skip}\n";
     let first = read(&with(hooks, story, EXPECT)).unwrap();
@@ -82,10 +90,14 @@ fn what_is_wrong_with_a_hook_or_a_plan_is_named_with_its_place() {
     };
     let hello = "  - husam says in lobby: hi\n";
     check("  ci: []\n", hello, &["f:13:7: wanted at least one agent, got none"]);
-    check("  ci: {event: a}\n", hello, &["f:13:3: `to` is missing: name the agents"]);
+    check("  ci: {template: a}\n", hello, &["f:13:3: `to` is missing: name the agents"]);
     check("  ci: husam\n", hello, &["f:13:7: there is no agent `husam`"]);
-    check("  ci: {to: ada, evnt: a}\n", hello, &["f:13:17: unknown key `evnt`; did you mean `event`?"]);
-    check("  ci: {to: ada, event: \"{{ bdy.x }}\"}\n", hello, &["f:13:17: `event`: "]);
+    check(
+        "  ci: {to: ada, tmplate: a}\n",
+        hello,
+        &["f:13:17: unknown key `tmplate`; did you mean `template`?"],
+    );
+    check("  ci: {to: ada, template: \"{{ bdy.x }}\"}\n", hello, &["f:13:17: `template`: "]);
     check("  ci: ada\n", "  - hook cj delivers: 1\n", &["f:15:5: there is no hook `cj`"]);
     check(
         "  ci: ada\n",

@@ -6,7 +6,7 @@ use agent::config::Placement;
 use agent::entry::Entry;
 use agent::prompt::Item;
 use agent::transcript::valid_entries;
-use scenario::long_life::{
+use testkit::long_life::{
     LifeFigures, LifeVariant, LivedLife, LongLife, RecordedRequest, ScriptedSummarizer, coding, live,
     measure, seeds, support,
 };

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use agent::approver::Approver;
 use agent::config::AgentConfig;
-use agent::entity::{EntityKind, handle};
+use agent::entity::EntityKind;
 use agent::event::Principal;
 use agent::id::{AgentId, CycleId, EntityId};
 use agent::life::{IdleReason, Standing};
 use agent::limits;
-use agent::port::{AgentCard, AgentTools, Denial, RegistryError, StoreError};
+use agent::port::{AgentCard, AgentTools, Denial, Page, RegistryError, StoreError};
 use agent::quote;
 use agent::update::AgentState;
 use axum::Json;
@@ -17,7 +17,7 @@ use axum::extract::State;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::{denied, refused};
+use super::denied::{denied, refused};
 use crate::app_state::{AppState, SharedState};
 use crate::auth::Caller;
 use crate::extract::{Named, Optional, PathParam, Sent, bounded_text, run_to_completion};
@@ -34,8 +34,8 @@ pub(super) async fn create(
     State(app): SharedState,
     Change { body: Sent(new), once }: Change<Sent<NewAgentJson>>,
 ) -> Result<Done<WriteResponse<Agent>>, Problem> {
-    let NewAgentJson { name, display_name, config } = new;
-    let name = handle(&name)?;
+    let NewAgentJson { handle, display_name, config } = new;
+    let name = agent::entity::handle(&handle)?;
     let display_name = bounded_text(
         "display_name",
         display_name.unwrap_or_else(|| name.clone()),
@@ -54,9 +54,9 @@ pub(super) async fn create(
             let location = format!("/v1/agents/{}", created.id);
             Ok(WriteResponse::Created(location, created))
         };
-        let find = async |id| {
-            let found = app.ports.reader.agent(AgentId(id)).await?;
-            Ok(found.map(|card| agent_json(app, card, app.ports.clock.now())))
+        let find = async |id| match app.ports.reader.agent(AgentId(id)).await? {
+            Some(card) => Ok(Some(agent_json(app, card, app.ports.clock.now()).await?)),
+            None => Ok(None),
         };
         once.create(fresh, make, find).await
     })
@@ -67,14 +67,17 @@ pub(super) async fn create(
 #[utoipa::path(get, path = "/v1/agents", tag = "agents", params(AgentQuery),
     responses((status = 200, description = "A page of agents.", body = PageJson<Agent>)))]
 pub(super) async fn list(State(app): SharedState, list: List<AgentQuery>) -> Result<Listed<Agent>, Problem> {
-    let found = app.ports.reader.agents(list.filters.standing, list.page.clone()).await?;
+    let Page { items: cards, next } =
+        app.ports.reader.agents(list.filters.standing, list.page.clone()).await?;
     let now = app.ports.clock.now();
     let brief = list.filters.brief.unwrap_or(false);
-    Ok(list.answer(found, |card| {
-        let agent = agent_json(&app, card, now);
+    let mut items = Vec::with_capacity(cards.len());
+    for card in cards {
+        let agent = agent_json(&app, card, now).await?;
         // Configs contain long instructions, which a client that polls does not need.
-        if brief { Agent { config: Value::Null, ..agent } } else { agent }
-    }))
+        items.push(if brief { Agent { config: Value::Null, ..agent } } else { agent });
+    }
+    Ok(list.answer(Page { items, next }, |agent| agent))
 }
 
 /// Returns an agent.
@@ -86,7 +89,7 @@ pub(super) async fn get(
     PathParam(name): PathParam<Named>,
 ) -> Result<Json<Agent>, Problem> {
     let card = find_agent(&app, &name).await?;
-    Ok(Json(agent_json(&app, card, app.ports.clock.now())))
+    Ok(Json(agent_json(&app, card, app.ports.clock.now()).await?))
 }
 
 /// Changes an agent. A changed config takes effect in the agent's next cycle, some keys at once.
@@ -215,8 +218,7 @@ async fn change_error(app: &AppState, error: RegistryError, id: AgentId, name: &
         return error.into();
     }
     problem.hint(format!(
-        "`{name}` is quarantined; all other agents keep running. `viv verify` lists what is wrong, `viv restore` \
-         restores a backup, `viv agents retire {name} --yes` retires the agent"
+        "`{name}` is quarantined; all other agents keep running. Restore a backup, or retire the agent"
     ))
 }
 
@@ -310,7 +312,7 @@ async fn own_cycle(
 async fn card(app: &AppState, id: AgentId) -> Result<Agent, Problem> {
     let card = app.ports.reader.agent(id).await?;
     let card = card.ok_or_else(|| Problem::not_found("agent", &id.to_string()))?;
-    Ok(agent_json(app, card, app.ports.clock.now()))
+    agent_json(app, card, app.ports.clock.now()).await
 }
 
 /// What an agent is doing now.
@@ -361,15 +363,16 @@ pub(crate) fn cycle_of(app: &AppState, card: &AgentCard) -> Option<CycleId> {
     live.or_else(|| card.open.as_ref().map(|open| open.id))
 }
 
-fn agent_json(app: &AppState, card: AgentCard, now: Timestamp) -> Agent {
+pub(super) async fn agent_json(app: &AppState, card: AgentCard, now: Timestamp) -> Result<Agent, Problem> {
+    let unmatched = unmatched(app, &card).await?;
     let CurrentState { state, reason, why, until } = current_state(app, &card, now);
     let cycle = cycle_of(app, &card);
     let named = card.config.model.clone();
     let model = app.ports.models.model(named.as_deref()).ok();
     let tools = AgentTools::of(&*app.ports.toolbox, &*app.ports.models, &card.config);
-    Agent {
+    Ok(Agent {
         id: card.id,
-        name: card.entity.name,
+        handle: card.entity.name,
         display_name: card.entity.display_name,
         description: card.config.description.clone(),
         state,
@@ -379,6 +382,7 @@ fn agent_json(app: &AppState, card: AgentCard, now: Timestamp) -> Agent {
         model: model.map(|model| model.info().name.clone()).or(named),
         guard: <&str>::from(card.config.guard).to_owned(),
         tools_left_out: tools.left_out,
+        unmatched,
         config: card.config.to_json(),
         config_rev: card.config_rev,
         cycle,
@@ -393,11 +397,35 @@ fn agent_json(app: &AppState, card: AgentCard, now: Timestamp) -> Agent {
         commit_n: card.commit_n,
         cost_micros: card.cost_micros,
         unpriced: card.unpriced,
-        last: card.last.map(Into::into),
-        next_plan: card.next_plan,
+        last_run: card.last.map(Into::into),
+        next_plan_at: card.next_plan,
         damage: card.damage,
-        dead: card.dead.map(Into::into),
+        dead_events: card.dead.map(Into::into),
+    })
+}
+
+/// What the config of a living agent names although it does not exist now: it may have been there when the config was checked.
+async fn unmatched(app: &AppState, card: &AgentCard) -> Result<Vec<String>, Problem> {
+    if card.standing == Standing::Retired {
+        return Ok(Vec::new());
     }
+    let mut found = card.config.unmatched_tools(&app.ports.toolbox.names());
+    for entry in &card.config.approvers {
+        let why = not_an_approver(app, entry).await?;
+        found.extend(why.map(|why| format!("`approvers`: `{}` {why}", quote::one_line(entry))));
+    }
+    Ok(found)
+}
+
+/// Why an entry of `approvers` names no person, if it names one person and not a role.
+async fn not_an_approver(app: &AppState, entry: &str) -> Result<Option<&'static str>, Problem> {
+    let Some(handle) = Approver::of(entry).handle() else { return Ok(None) };
+    let found = app.ports.reader.entity(handle.to_owned()).await?;
+    Ok(match found.map(|entity| entity.kind) {
+        Some(EntityKind::Human) => None,
+        Some(EntityKind::Agent) => Some("is an agent; only people approve"),
+        None => Some("is nobody"),
+    })
 }
 
 /// Whether the models, tools and people that a config names exist.
@@ -416,13 +444,7 @@ async fn check_names(app: &AppState, config: &AgentConfig) -> Result<(), Problem
         return Err(Problem::new(Code::BadConfig, what).hint(hint));
     }
     for entry in &config.approvers {
-        let Some(handle) = Approver::of(entry).handle() else { continue };
-        let found = app.ports.reader.entity(handle.to_owned()).await?;
-        let why = match found.map(|entity| entity.kind) {
-            Some(EntityKind::Human) => continue,
-            Some(EntityKind::Agent) => "is an agent; only people approve",
-            None => "is nobody",
-        };
+        let Some(why) = not_an_approver(app, entry).await? else { continue };
         let detail = format!("`approvers`: `{}` {why}", quote::one_line(entry));
         let hint = "name people by their handles, or those with a role as `role:NAME`";
         return Err(Problem::new(Code::BadConfig, detail).hint(hint));

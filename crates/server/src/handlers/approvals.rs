@@ -15,9 +15,9 @@ use axum::extract::State;
 use runtime::approvals::AnswerError;
 
 use super::agents::find_agent;
+use super::denied::wanted;
 use super::entities::find_entity;
 use super::spaces::find_space;
-use super::wanted;
 use crate::app_state::{AppState, SharedState};
 use crate::auth::{Caller, membership};
 use crate::extract::{Exact, Named, PathParam, Query, Sent, run_to_completion};
@@ -28,10 +28,10 @@ use api::{
     ApprovalJson, ApprovalLinkQuery, ApprovalQuery, ApprovalRuleJson, CallAnswerJson, PageJson, RuleQuery,
 };
 
-const WAITING: &str = "`viv approvals list` lists the calls that wait for a person";
+const WAITING: &str = "`GET /v1/approvals` lists the calls that wait for a person";
 const ANSWERED: &str =
-    "`viv approvals show CALL` shows what became of it; `viv approvals list` lists what still waits";
-const UNFIT: &str = "`viv approvals show CALL` shows what is asked and how to answer";
+    "`GET /v1/approvals/CALL` shows what became of it; `GET /v1/approvals` lists what still waits";
+const UNFIT: &str = "`GET /v1/approvals/CALL` shows what is asked and how to answer";
 
 /// Lists calls that wait for people, the newest first. With a person's key: those in the spaces of that person.
 #[utoipa::path(get, path = "/v1/approvals", tag = "approvals", params(ApprovalQuery),
@@ -56,7 +56,7 @@ pub(super) async fn list_approvals(
     let found = app.ports.approvals.approvals(filter, list.page.clone()).await?;
     let names = names_of(&app, found.items.iter().map(|asked| asked.agent)).await?;
     let Page { items, next } = found;
-    let items = items.into_iter().filter_map(|asked| json(&names, asked)).collect();
+    let items = items.into_iter().filter_map(|asked| json(&names, &caller, asked)).collect();
     Ok(list.answer(Page { items, next }, |asked| asked))
 }
 
@@ -87,7 +87,7 @@ pub(super) async fn get_approval(
         Some(true) => Some(link(&app, &caller, &asked)?),
         Some(false) | None => None,
     };
-    let Json(shown) = shown(&app, asked, None).await?;
+    let Json(shown) = shown(&app, &caller, asked, None).await?;
     Ok(Json(ApprovalJson { link, ..shown }))
 }
 
@@ -133,22 +133,23 @@ pub(super) async fn answer(
         PersonVerdict::Refuse | PersonVerdict::Answer(_) => None,
     };
     let (serving, read, id) = (Arc::clone(&app), asked.clone(), asked.row.id.clone());
+    let (answering, person) = (caller.clone(), caller.entity());
     let answered = run_to_completion(async move {
-        let app = serving;
+        let (app, caller) = (serving, answering);
         let run = async || {
             let at = app.ports.clock.now();
             let answer = PersonAnswer { id: id.clone(), verdict, reason, by, at, seen: hash };
             let asked = runtime::approvals::answer(&app.ports, &app.node, &read, answer).await?;
-            shown(&app, asked, remembered).await
+            shown(&app, &caller, asked, remembered).await
         };
         let again = async || match app.ports.approvals.asked(id.clone()).await? {
-            Some(asked) => shown(&app, asked, remembered).await,
+            Some(asked) => shown(&app, &caller, asked, remembered).await,
             None => Err(Problem::not_found("call", &id.0)),
         };
         once.change(run, again).await
     })
     .await;
-    match (answered, caller.entity()) {
+    match (answered, person) {
         // Whoever may not see the call learns nothing of it. Whose answer counts may see it.
         (Err(_), Some(person)) if !sees(&app, &asked, person).await? => Err(missing()),
         (answered, _) => answered,
@@ -270,19 +271,23 @@ async fn names_of(
     Ok(names)
 }
 
-fn json(names: &HashMap<AgentId, String>, asked: AskedCall) -> Option<ApprovalJson> {
-    ApprovalJson::of(asked.agent, names.get(&asked.agent).cloned().unwrap_or_default(), asked.row)
+/// What a model writes for itself is shown to operators alone.
+fn json(names: &HashMap<AgentId, String>, caller: &Caller, asked: AskedCall) -> Option<ApprovalJson> {
+    let name = names.get(&asked.agent).cloned().unwrap_or_default();
+    let shown = ApprovalJson::of(asked.agent, name, asked.row)?;
+    Some(ApprovalJson { said: shown.said.filter(|_| caller.is_operator()), ..shown })
 }
 
 async fn shown(
     app: &AppState,
+    caller: &Caller,
     asked: AskedCall,
     remembered: Option<Remember>,
 ) -> Result<Json<ApprovalJson>, Problem> {
     let names = names_of(app, std::iter::once(asked.agent)).await?;
     let call = asked.row.id.clone();
-    let shown =
-        json(&names, asked).ok_or_else(|| Problem::not_found("call that waits for a person", &call.0))?;
+    let shown = json(&names, caller, asked)
+        .ok_or_else(|| Problem::not_found("call that waits for a person", &call.0))?;
     let guard_asks = remembered.map(|remember| shown.tainted && !remember.tainted);
     Ok(Json(ApprovalJson { guard_asks, ..shown }))
 }

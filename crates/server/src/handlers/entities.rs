@@ -1,6 +1,5 @@
 //! Entities: people and agents by name.
 
-use agent::entity::handle;
 use agent::id::EntityId;
 use agent::limits;
 use agent::port::NewHuman;
@@ -23,8 +22,8 @@ pub(super) async fn create(
     State(app): SharedState,
     Change { body: Sent(new), once }: Change<Sent<NewEntity>>,
 ) -> Result<Done<WriteResponse<EntityJson>>, Problem> {
-    let NewEntity { name, display_name, external_id } = new;
-    let name = handle(&name)?;
+    let NewEntity { handle, display_name, external_id } = new;
+    let name = agent::entity::handle(&handle)?;
     let max = limits::DISPLAY_NAME_MAX_BYTES;
     let fresh = app.ports.ids.uuid();
     let new = NewHuman {

@@ -13,7 +13,7 @@ use axum::extract::State;
 use serde_json::Value;
 
 use super::agents::find_agent;
-use super::{denied, refused};
+use super::denied::{denied, refused};
 use crate::app_state::{AppState, SharedState};
 use crate::auth::Caller;
 use crate::extract::{Exact, Named, PathParam, Sent, run_to_completion};
@@ -42,13 +42,24 @@ pub(super) async fn send(
     check_payload(&payload)?;
     let id = new_event_id(&app, &once);
     let credential = caller.credential.id.to_string();
-    let event = Event::of_service(id.clone(), credential, service, payload, app.ports.clock.now());
+    let event = Event::of_service(id, credential, service, payload, app.ports.clock.now());
     let mut event = Event { urgent, ..event };
     if let Scope::Service(_) = caller.credential.scope {
         // A service passes on what others wrote.
         event.envelope.trust = Trust::Outside;
     }
+    accept_once(app, to, event, once).await
+}
+
+/// Gives the agent an event, once for each request.
+pub(super) async fn accept_once(
+    app: Arc<AppState>,
+    to: AgentId,
+    event: Event,
+    once: Once,
+) -> Result<Done<WriteResponse<EventAccepted>>, Problem> {
     run_to_completion(async move {
+        let id = event.id.clone();
         let accept = async |request| match app.ports.store.accept(Accept::Event(to, event), request).await? {
             Accepted::Fresh { wake, .. } => {
                 failpoint::hit!("accept.committed");
@@ -68,7 +79,7 @@ pub(super) async fn send(
 
 /// The id of a new event. The same request with the same idempotency key yields the same id. It is hashed: the id is in paths,
 /// and it is the `root` of messages that others read.
-fn new_event_id(app: &AppState, once: &Once) -> EventId {
+pub(super) fn new_event_id(app: &AppState, once: &Once) -> EventId {
     let fixed = once.fixed_id("event").map(|id| format!("api:{id}"));
     EventId(fixed.unwrap_or_else(|| app.ports.ids.uuid().to_string()))
 }

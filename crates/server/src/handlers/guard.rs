@@ -28,8 +28,11 @@ pub(super) async fn clear(
     PathParam(name): PathParam<Named>,
     Change { once, .. }: Change<()>,
 ) -> Result<Done<Json<GuardClearedJson>>, Problem> {
-    let agent = find_agent(&app, &name).await?.id;
-    run_to_completion(async move { once.answer(async || clear_of(&app, agent, &name).await).await }).await
+    let found = find_agent(&app, &name).await?;
+    run_to_completion(async move {
+        once.answer(async || clear_of(&app, found.id, &found.entity.name).await).await
+    })
+    .await
 }
 
 async fn clear_of(app: &AppState, agent: AgentId, name: &str) -> Result<GuardClearedJson, Problem> {
@@ -46,7 +49,7 @@ async fn clear_of(app: &AppState, agent: AgentId, name: &str) -> Result<GuardCle
         let lease = Lease { agent, epoch: activation.life.epoch };
         // Otherwise the agent woke up meanwhile.
         if let CommitOutcome::Committed { n, .. } = app.ports.store.commit(lease, changes).await?.0 {
-            tracing::warn!(%agent, entries, "the guard of an agent was cleared");
+            tracing::warn!(agent = name, entries, "the guard of an agent was cleared");
             let update = Update::Commit { agent, n, cycle, step, kind };
             app.node.live().bus().publish(&[Topic::Agent(agent)], Arc::new(update));
             return Ok(GuardClearedJson { entries: entries as u64, goals, plans, memories });

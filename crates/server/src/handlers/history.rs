@@ -7,21 +7,24 @@ use agent::entry::View;
 use agent::id::CycleId;
 use agent::life::Window;
 use agent::limits;
-use agent::port::{AgentTools, PageRequest, RecallQuery, Recalled, RunFilter, Toolset, time_limit};
+use agent::port::{
+    AgentTools, CycleRef, Denial, PageRequest, RecallQuery, Recalled, RegistryError, RunFilter, Toolset,
+    time_limit,
+};
 use agent::run::Trend;
 use axum::Json;
 use axum::extract::State;
 use runtime::Ports;
 
-use super::agents::{find_agent, handle_of};
+use super::agents::{agent_json, find_agent, handle_of};
 use super::messages::messages_json;
 use crate::app_state::SharedState;
 use crate::extract::{Exact, Named, PathParam, Query, bounded_text, limit_of};
 use crate::listing::{List, Listed};
 use crate::problem::{Code, Problem};
 use api::{
-    ContextJson, ExcerptJson, FactsJson, LogEntry, LogQuery, PageJson, RecallParams, RecalledJson, RunDetail,
-    RunJson, RunQuery, SentContextJson,
+    Agent, ContextJson, ExcerptJson, FactsJson, LogEntry, LogQuery, OpenCycleJson, PageJson, RecallParams,
+    RecalledJson, RunDetail, RunJson, RunQuery, SentContextJson,
 };
 
 /// Lists the runs of an agent, newest first.
@@ -38,6 +41,40 @@ pub(super) async fn runs(
     let filter = RunFilter { ending: list.filters.ending, since: list.filters.since };
     let found = app.ports.reader.runs(agent, filter, list.page.clone()).await?;
     Ok(list.answer(found, |run| RunJson::of(run, handle.clone())))
+}
+
+/// Returns the open cycle of an agent: its steps and calls so far. When it ends, it is a run of the same id.
+#[utoipa::path(get, path = "/v1/agents/{agent}/cycle", tag = "runs",
+    params(("agent" = String, Path, description = "Id or handle.")),
+    responses((status = 200, description = "The open cycle.", body = OpenCycleJson)))]
+pub(super) async fn open_cycle(
+    State(app): SharedState,
+    PathParam(name): PathParam<Named>,
+) -> Result<Json<OpenCycleJson>, Problem> {
+    let card = find_agent(&app, &name).await?;
+    let (agent, ordinal) = (card.id, card.cycles + 1);
+    let Some(open) = app.ports.reader.open_cycle(agent).await? else {
+        return Err(Problem::from(RegistryError::Denied(Denial::NoOpenCycle(agent)))
+            .hint("`GET /v1/agents/{agent}/runs` lists the cycles that have ended"));
+    };
+    let at = app.ports.clock.now();
+    let Agent { handle, state, why, model, .. } = agent_json(&app, card, at).await?;
+    Ok(Json(OpenCycleJson {
+        id: open.id,
+        agent,
+        agent_handle: handle,
+        ordinal,
+        woke_for: open.woke_for,
+        events: u32::try_from(open.taken.len()).unwrap_or(u32::MAX).saturating_add(open.injected),
+        opened_at: open.opened_at,
+        at,
+        state,
+        why,
+        steps: open.steps,
+        usage: open.usage.into(),
+        model,
+        config_rev: open.config_rev,
+    }))
 }
 
 /// Returns a run, with the messages that it posted.
@@ -68,7 +105,7 @@ pub(super) async fn sent_context(
     let cycle: CycleId = id.parse().map_err(|_| missing())?;
     let Ports { reader, lookup, .. } = &app.ports;
     let run = reader.run(cycle).await?.ok_or_else(missing)?;
-    let last = lookup.cycle(run.agent, cycle).await?.last().map(|entry| entry.seq);
+    let last = lookup.cycle(run.agent, CycleRef::Id(cycle)).await?.last().map(|entry| entry.seq);
     let sent = run.steps.iter().rev().find_map(|step| step.sent.as_ref());
     let Some((last, sent)) = last.zip(sent) else {
         let detail = "cannot show what this run sent: it is of an earlier version or sent nothing. \
@@ -175,7 +212,6 @@ pub(super) async fn context(
         model: model.clone(),
         others: Vec::new(),
         new_cycle: CycleId(ids.uuid()),
-        panicked: false,
         unstored: Vec::new(),
     };
     let compaction = activation.view.compaction.clone();

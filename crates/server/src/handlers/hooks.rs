@@ -68,9 +68,10 @@ pub(super) async fn put_hook(
 ) -> Result<Done<Json<HookJson>>, Problem> {
     let name = agent::entity::handle(&name)?;
     let bad = |why: String| Problem::explained(Code::BadHook, &why);
-    let NewHookJson { kind, secrets, header, agents: names, event, urgent } = new;
+    let NewHookJson { kind, secrets, header, agents: names, template, only_if, urgent } = new;
     let mut declaration = json!({"kind": kind, "secrets": secrets});
-    for (key, value) in [("header", header), ("event", event), ("urgent", urgent)] {
+    for (key, value) in [("header", header), ("template", template), ("only_if", only_if), ("urgent", urgent)]
+    {
         if let Some(value) = value {
             declaration[key] = value.into();
         }
@@ -143,17 +144,17 @@ pub(super) async fn list_deliveries(
     let lines = app.ports.hook_book.deliveries(hook.name).await?;
     let Page { items: lines, next } = list.cut(lines, |line| format!("{line:?}"), |_| 0);
     for line in lines {
-        let HookDelivery { at, delivery, outcome, detail, event, agents: ids } = line;
-        let mut agents = Vec::new();
-        for id in ids {
-            let handle = match handles.entry(id) {
+        let HookDelivery { at, delivery, outcome, detail, event, agents } = line;
+        let mut agent_handles = Vec::new();
+        for id in &agents {
+            let handle = match handles.entry(*id) {
                 Entry::Occupied(known) => known.into_mut(),
-                Entry::Vacant(vacant) => vacant.insert(handle_of(&app, id).await?),
+                Entry::Vacant(vacant) => vacant.insert(handle_of(&app, *id).await?),
             };
-            agents.push(handle.clone());
+            agent_handles.push(handle.clone());
         }
         let outcome = outcome.as_str().to_owned();
-        items.push(HookDeliveryJson { at, delivery, outcome, detail, event, agents });
+        items.push(HookDeliveryJson { at, delivery, outcome, detail, event, agents, agent_handles });
     }
     Ok(list.answer(Page { items, next }, |line| line))
 }
@@ -349,7 +350,10 @@ async fn note(
 fn problem(refusal: &HookRefusal) -> Problem {
     let (code, hint) = match refusal {
         HookRefusal::Type(_) => (Code::NotJson, Some("choose JSON in the settings of the service")),
-        HookRefusal::Unready(_) => (Code::HookUnready, Some("its operator sets one with `viv secrets set`")),
+        HookRefusal::Unready(_) => (
+            Code::HookUnready,
+            Some("its operator gives it one: its `secrets` are names of secrets of the server"),
+        ),
         HookRefusal::KeyWanted => (Code::KeyMissing, None),
         HookRefusal::Unsigned(_) => (Code::SignatureMissing, None),
         HookRefusal::Forged(_) => {
@@ -374,17 +378,17 @@ async fn find(app: &AppState, name: &str) -> Result<StoredHook, Problem> {
 }
 
 async fn hook_json(app: &AppState, hook: StoredHook) -> Result<HookJson, Problem> {
-    let StoredHook { name, declaration, agents: ids, at } = hook;
+    let StoredHook { name, declaration, agents, at } = hook;
     let missing_secrets = app.ports.hooks.missing_secrets(&declaration).await.into_iter().collect();
-    let (mut agents, mut retired_agents) = (Vec::new(), Vec::new());
-    for id in ids {
+    let (mut agent_handles, mut retired_agents) = (Vec::new(), Vec::new());
+    for id in agents.iter().copied() {
         let handle = handle_of(app, id).await?;
         // One that cannot be read is not retired, and hides no hook.
         let card = app.ports.reader.agent(id).await.ok().flatten();
         if card.is_some_and(|card| card.standing == Standing::Retired) {
-            retired_agents.push(handle.clone());
+            retired_agents.push(id);
         }
-        agents.push(handle);
+        agent_handles.push(handle);
     }
     let text = |key: &str| declaration[key].as_str().map(str::to_owned);
     let secrets = declaration["secrets"].as_array().into_iter().flatten();
@@ -394,8 +398,10 @@ async fn hook_json(app: &AppState, hook: StoredHook) -> Result<HookJson, Problem
         secrets: secrets.filter_map(Value::as_str).map(str::to_owned).collect(),
         header: text("header"),
         agents,
+        agent_handles,
         retired_agents,
-        event: text("event").unwrap_or_default(),
+        template: text("template").or_else(|| text("event")).unwrap_or_default(),
+        only_if: text("only_if"),
         urgent: text("urgent"),
         missing_secrets,
         at,

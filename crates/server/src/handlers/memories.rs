@@ -9,7 +9,7 @@ use axum::extract::State;
 use jiff::Timestamp;
 
 use super::agents::find_agent;
-use super::refused;
+use super::denied::refused;
 use crate::app_state::{AppState, SharedState};
 use crate::extract::{Exact, Named, PathParam, Sent, bounded_text, run_to_completion};
 use crate::listing::{List, Listed};
@@ -50,7 +50,7 @@ pub(super) async fn set_memory(
     let set = match value {
         Some(value) => {
             let value = bounded_text("value", value, limits::MEMORY_VALUE_MAX_BYTES)?;
-            MemoryChange::Set { key, value, importance, pin: pinned, trust }
+            MemoryChange::Set { key, value, importance, pinned, trust }
         }
         None if trust.is_some() => {
             return Err(Problem::new(Code::BadValue, "`trust` belongs to a `value`"));
@@ -58,7 +58,7 @@ pub(super) async fn set_memory(
         None if importance.is_none() && pinned.is_none() => {
             return Err(Problem::new(Code::BadValue, "wanted `value`, `importance` or `pinned`, got none"));
         }
-        None => MemoryChange::Mark { key, importance, pin: pinned },
+        None => MemoryChange::Mark { key, importance, pinned },
     };
     let agent = find_agent(&app, &name).await?.id;
     let at = app.ports.clock.now();

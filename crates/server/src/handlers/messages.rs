@@ -7,7 +7,6 @@ use std::sync::Arc;
 use agent::entity::{Entity, EntityKind, Space};
 use agent::event::EventProgress;
 use agent::id::{EntityId, EventId, MessageId};
-use agent::life::Standing;
 use agent::limits;
 use agent::port::{Accept, Accepted, Denial, MessageFilter, Page, RequestKey, StoreError};
 use agent::space::PostedMessage;
@@ -16,9 +15,9 @@ use axum::Json;
 use axum::extract::State;
 use uuid::Uuid;
 
+use super::denied::{denied, wanted};
 use super::entities::find_entity;
 use super::events::publish_progress;
-use super::{denied, wanted};
 use crate::app_state::{AppState, SharedState};
 use crate::auth::{Caller, InSpace, membership};
 use crate::extract::{Exact, PathParam, Sent, run_to_completion};
@@ -64,7 +63,7 @@ async fn post(
     request: Option<RequestKey>,
 ) -> Result<WriteResponse<MessageJson>, Problem> {
     match app.ports.store.accept(Accept::Message(new), request).await? {
-        Accepted::Fresh { message: Some(message), wake } => {
+        Accepted::Fresh { message: Some(message), wake, answered } => {
             failpoint::hit!("accept.committed");
             // Agents are signaled before streams are updated: their latency matters more.
             app.node.signal(&wake);
@@ -72,6 +71,7 @@ async fn post(
                 .with_handle(sender.name);
             let update = Arc::new(Update::Message { message: posted.clone() });
             app.ports.live.bus().publish(&[Topic::Space(space.id)], update);
+            app.node.notify(answered);
             for wakeup in &wake {
                 let event = EventId(message.id.to_string());
                 publish_progress(app, wakeup.agent, event, EventProgress::Waiting);
@@ -178,11 +178,6 @@ async fn resolve_mentions(app: &AppState, space: &Space, names: &[String]) -> Re
             let shown: String = name.chars().take(80).collect();
             Problem::new(Code::BadMention, format!("`mentions[{i}]`: no member is called `{shown}`"))
         })?;
-        let card = app.ports.reader.agent(found.entity.id.agent()).await?;
-        if card.is_some_and(|card| card.standing == Standing::Retired) {
-            let detail = format!("`mentions[{i}]`: the agent `{}` is retired", found.entity.name);
-            return Err(Problem::new(Code::AgentRetired, detail));
-        }
         if !ids.contains(&found.entity.id) {
             ids.push(found.entity.id);
         }
@@ -256,7 +251,7 @@ pub(crate) async fn with_senders(
     let mut senders: HashMap<EntityId, (String, EntityKind, String)> = HashMap::new();
     let mut out = Vec::with_capacity(messages.len());
     for message in messages {
-        let (sender_name, sender_kind, handle) = match senders.entry(message.sender) {
+        let (display_name, sender_kind, handle) = match senders.entry(message.sender) {
             Entry::Occupied(known) => known.get().clone(),
             Entry::Vacant(vacant) => {
                 let entity = app.ports.reader.entity(message.sender.to_string()).await?;
@@ -266,7 +261,7 @@ pub(crate) async fn with_senders(
                 vacant.insert((entity.display_name, entity.kind, entity.name)).clone()
             }
         };
-        out.push(PostedMessage::new(message, sender_name, sender_kind).with_handle(handle));
+        out.push(PostedMessage::new(message, display_name, sender_kind).with_handle(handle));
     }
     Ok(out)
 }

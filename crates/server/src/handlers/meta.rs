@@ -1,5 +1,7 @@
 //! The server itself: health, readiness, the OpenAPI document, the owner of a key.
 
+use std::collections::BTreeSet;
+
 use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, header};
@@ -11,6 +13,9 @@ use api::{Health, ModelSummary, ReadyJson, Whoami};
 
 use crate::problem::Problem;
 
+/// Mistakes in files that are shown.
+const MISTAKES_SHOWN: usize = 20;
+
 /// Returns whether the server process responds.
 #[utoipa::path(get, path = "/v1/health", tag = "server",
     responses((status = 200, description = "The process responds.", body = Health)))]
@@ -18,8 +23,9 @@ pub(super) async fn health(State(app): SharedState) -> Json<Health> {
     Json(Health { status: "ok".to_owned(), version: app.options.version.clone() })
 }
 
-/// Returns whether the server can serve requests: it reads from the store. With an admin key the answer has counts of
-/// the whole store, too.
+/// Returns whether the server can serve requests: it reads from the store. It also says how many files of agents and tools are
+/// not in use because of mistakes in them, which is no reason not to serve. With an admin key the answer has these mistakes,
+/// and counts of the whole store, too.
 #[utoipa::path(get, path = "/v1/ready", tag = "server",
     responses((status = 200, description = "The server is ready.", body = ReadyJson)))]
 pub(super) async fn ready(State(app): SharedState, headers: HeaderMap) -> Result<Json<ReadyJson>, Problem> {
@@ -29,12 +35,28 @@ pub(super) async fn ready(State(app): SharedState, headers: HeaderMap) -> Result
     } else {
         None
     };
-    let totals = caller.filter(Caller::is_operator).map(|_| totals);
+    let operator = caller.is_some_and(|caller| caller.is_operator());
+    let (totals, settings) = match operator {
+        true => (Some(totals), app.options.settings.clone()),
+        false => (None, None),
+    };
+    let found = app.options.mistakes.read().await;
+    let broken_files = found.iter().map(|mistake| &mistake.file).collect::<BTreeSet<_>>().len();
+    let shown = found.into_iter().filter(|_| operator);
+    let mistakes = shown.take(MISTAKES_SHOWN).map(|mistake| mistake.text).collect();
     let model = app.ports.models.model(None).ok().map(|model| {
         let info = model.info();
         ModelSummary { name: info.name.clone(), demo: info.demo, context_window: info.context_window }
     });
-    Ok(Json(ReadyJson { ready: true, version: app.options.version.clone(), model, totals }))
+    Ok(Json(ReadyJson {
+        ready: true,
+        version: app.options.version.clone(),
+        model,
+        totals,
+        broken_files,
+        mistakes,
+        settings,
+    }))
 }
 
 /// Returns the OpenAPI 3.1 document of this API.

@@ -1,18 +1,17 @@
 //! The list of all routes with their access policies. Each submodule handles the routes of one subject.
 
-use agent::port::{Denial, RegistryError};
 use utoipa_axum::routes as doc;
 
-use crate::app_state::AppState;
-use crate::auth::{Access, Caller};
-use crate::problem::{Code, Problem};
+use crate::auth::Access;
 use crate::routes::{Routes, changing, listing};
 
 pub(crate) mod agents;
 mod approvals;
 mod calls;
+mod denied;
 mod entities;
 mod events;
+mod goals;
 mod guard;
 mod history;
 pub(crate) mod hooks;
@@ -83,22 +82,47 @@ fn people(routes: Routes) -> Routes {
         .change(Person, changing!(approvals::delete_rule), &[])
 }
 
+/// What an agent keeps, as operators read and change it.
+fn notes(routes: Routes) -> Routes {
+    use crate::problem::Code::{
+        AgentRetired, BadGoals, BadPlan, BadValue, InboxFull, MemoriesFull, PinnedMemoriesFull, PlanOfConfig,
+        PlanOver, PlansFull,
+    };
+    use Access::Admin;
+    routes
+        .list(Admin, listing!(memories::list_memories), &[])
+        .change(Admin, changing!(memories::set_memory), &[AgentRetired, MemoriesFull, PinnedMemoriesFull])
+        .change(Admin, changing!(memories::delete_memory), &[AgentRetired])
+        .list(Admin, listing!(goals::list_goals), &[])
+        .change(Admin, changing!(goals::set_goal), &[BadValue, AgentRetired, BadGoals])
+        .change(Admin, changing!(goals::change_goal), &[BadValue, AgentRetired, BadGoals])
+        .change(Admin, changing!(goals::delete_goal), &[AgentRetired])
+        .list(Admin, listing!(plans::list_plans), &[])
+        .change(Admin, changing!(plans::set_plan), &[BadPlan, AgentRetired, PlansFull])
+        .read(Admin, doc!(plans::get_plan), &[])
+        .change(Admin, changing!(plans::fire_plan), &[AgentRetired, InboxFull, PlanOver])
+        .change(Admin, changing!(plans::delete_plan), &[AgentRetired, PlanOfConfig])
+}
+
 /// Adds all routes of the API.
 pub(crate) fn all(routes: Routes) -> Routes {
     use crate::problem::Code::{
-        AgentRetired, BadConfig, BadHandle, BadHeader, BadId, BadMention, BadPlan, BadTool, BadValue,
-        CallOver, ClaimLost, CycleOpen, EventState, EventTaken, IdTaken, InboxFull, KeyOver, McpChanged,
-        McpFailed, MemoriesFull, NameTaken, NoOpenCycle, NoSuchModel, NoSuchTool, NotFound, NotHuman,
-        NotMember, OutcomeUnknown, PinnedMemoriesFull, PlanOfConfig, PlansFull, SenderRefused,
-        SenderRequired, SpaceClosed, SpaceFull, ToolOfFile, WorkerVersion,
+        AgentRetired, BadConfig, BadHandle, BadHeader, BadId, BadMention, BadTool, BadValue, CallOver,
+        ClaimLost, CycleOpen, EventState, EventTaken, HandleTaken, IdTaken, InboxFull, KeyOver, McpChanged,
+        McpFailed, NoOpenCycle, NoSuchModel, NoSuchTool, NotFound, NotHuman, NotMember, OutcomeUnknown,
+        SenderRefused, SenderRequired, SpaceClosed, SpaceFull, ToolOfFile, WorkerVersion,
     };
     use Access::{Admin, AnyKey, Member, Person, Probe, Public, Service, Worker};
-    targets(hooks(people(routes)))
+    notes(targets(hooks(people(routes))))
         .read(Probe, doc!(meta::health), &[])
         .read(Probe, doc!(meta::ready), &[])
         .read(Public, doc!(meta::document), &[])
         .read(AnyKey, doc!(meta::whoami), &[])
-        .change(Admin, changing!(agents::create), &[BadHandle, NameTaken, BadConfig, NoSuchModel, NoSuchTool])
+        .change(
+            Admin,
+            changing!(agents::create),
+            &[BadHandle, HandleTaken, BadConfig, NoSuchModel, NoSuchTool],
+        )
         .list(Admin, listing!(agents::list), &[])
         .read(Admin, doc!(agents::get), &[])
         .change(Admin, changing!(agents::change_agent), &[BadConfig, NoSuchModel, NoSuchTool, AgentRetired])
@@ -115,19 +139,13 @@ pub(crate) fn all(routes: Routes) -> Routes {
         .change(Admin, changing!(events::drop_event), &[EventState, EventTaken])
         .list(Admin, listing!(events::inbox), &[])
         .list(Admin, listing!(history::runs), &[])
+        .read(Admin, doc!(history::open_cycle), &[NoOpenCycle])
         .read(Admin, doc!(history::run), &[])
         .read(Admin, doc!(history::sent_context), &[])
         .list(Admin, listing!(history::consciousness), &[])
         .read(Admin, doc!(history::facts), &[])
         .read(Admin, doc!(history::context), &[NoSuchModel])
         .read(Admin, doc!(history::recall), &[BadValue])
-        .list(Admin, listing!(memories::list_memories), &[])
-        .change(Admin, changing!(memories::set_memory), &[AgentRetired, MemoriesFull, PinnedMemoriesFull])
-        .change(Admin, changing!(memories::delete_memory), &[AgentRetired])
-        .list(Admin, listing!(plans::list_plans), &[])
-        .change(Admin, changing!(plans::set_plan), &[BadPlan, AgentRetired, PlansFull])
-        .read(Admin, doc!(plans::get_plan), &[])
-        .change(Admin, changing!(plans::delete_plan), &[AgentRetired, PlanOfConfig])
         .change(Admin, changing!(guard::clear), &[CycleOpen])
         .list(Admin, listing!(tools::list_tools), &[])
         .read(Admin, doc!(tools::get_tool), &[])
@@ -145,19 +163,19 @@ pub(crate) fn all(routes: Routes) -> Routes {
         .read(Admin, doc!(recent::list), &[NotFound])
         .read(Admin, doc!(streams::server_stream), &[])
         .read(Admin, doc!(streams::agent), &[BadHeader])
-        .change(Admin, changing!(entities::create), &[BadHandle, NameTaken])
+        .change(Admin, changing!(entities::create), &[BadHandle, HandleTaken])
         .list(Admin, listing!(entities::list), &[])
         .read(Admin, doc!(entities::get), &[])
         .change(Admin, changing!(keys::create), &[NotFound, NotHuman])
         .list(Admin, listing!(keys::list), &[])
         .change(Admin, changing!(keys::rotate), &[KeyOver])
         .change(Admin, changing!(keys::revoke), &[])
-        .change(Admin, changing!(spaces::open), &[BadHandle, NameTaken, NotFound, SpaceFull])
+        .change(Admin, changing!(spaces::open), &[BadHandle, HandleTaken, NotFound, SpaceFull])
         .list(Person, listing!(spaces::list), &[])
         .read(Member, doc!(spaces::get), &[])
         .change(Admin, changing!(spaces::change_space), &[])
         .change(Admin, changing!(spaces::close), &[])
-        .change(Admin, changing!(spaces::reopen), &[NameTaken])
+        .change(Admin, changing!(spaces::reopen), &[HandleTaken])
         .list(Member, listing!(spaces::members), &[])
         .change(Admin, changing!(spaces::add_member), &[SpaceFull])
         .change(Admin, changing!(spaces::remove_member), &[])
@@ -227,51 +245,4 @@ fn targets(routes: Routes) -> Routes {
         .change(Admin, changing!(targets::delete_target), &[])
         .list(Admin, listing!(targets::list_dead), &[])
         .change(Admin, changing!(targets::retry_dead), &[])
-}
-
-/// What a filter names, or `None` if the caller sees nothing of it: for a person, what does not exist is the same as what is not
-/// theirs to see.
-fn wanted<T>(caller: &Caller, found: Result<T, Problem>) -> Result<Option<T>, Problem> {
-    match found {
-        Ok(found) => Ok(Some(found)),
-        Err(problem) if problem.code() == Code::NotFound && !caller.is_operator() => Ok(None),
-        Err(problem) => Err(problem),
-    }
-}
-
-/// The problem of a denied request, with handles in place of ids: people know agents and spaces by those.
-async fn denied(app: &AppState, denial: Denial) -> Problem {
-    let (entity, space) = match &denial {
-        Denial::NotMember { entity, space } => (Some(*entity), Some(*space)),
-        Denial::SpaceClosed(space) | Denial::SpaceFull(space) => (None, Some(*space)),
-        Denial::Retired(agent)
-        | Denial::InboxFull(agent)
-        | Denial::MemoriesFull(agent)
-        | Denial::PlansFull(agent)
-        | Denial::PinnedFull { agent, .. }
-        | Denial::NoOpenCycle(agent)
-        | Denial::OtherCycle(agent) => (Some(agent.entity()), None),
-        _ => (None, None),
-    };
-    let mut problem = Problem::from(denial);
-    // Without an answer the id stays, which is correct, too.
-    if let Some(id) = entity
-        && let Ok(Some(found)) = app.ports.reader.entity(id.to_string()).await
-    {
-        problem = problem.with_name(&id, &found.name);
-    }
-    if let Some(id) = space
-        && let Ok(Some(found)) = app.ports.reader.space(id.to_string()).await
-    {
-        problem = problem.with_name(&id, &found.name);
-    }
-    problem
-}
-
-/// As [`denied`], for anything that the registry refuses.
-async fn refused(app: &AppState, error: RegistryError) -> Problem {
-    match error {
-        RegistryError::Denied(denial) => denied(app, denial).await,
-        other => other.into(),
-    }
 }

@@ -2,19 +2,20 @@
 
 use agent::changes::PlanChange;
 use agent::id::PlanId;
-use agent::plan::{PlanSource, PlanTerms};
+use agent::plan::{PlanSource, PlanTerms, fired_now};
 use axum::Json;
 use axum::extract::State;
 use uuid::Uuid;
 
 use super::agents::find_agent;
-use super::refused;
+use super::denied::refused;
+use super::events::{accept_once, new_event_id};
 use crate::app_state::SharedState;
 use crate::extract::{Exact, Named, PathParam, Sent, run_to_completion};
 use crate::listing::{List, Listed};
 use crate::once::{Change, Done};
 use crate::problem::{Code, Problem, WriteResponse};
-use api::{NewPlanJson, PageJson, PageQuery, PlanJson};
+use api::{EventAccepted, NewPlanJson, PageJson, PageQuery, PlanJson};
 
 /// Lists the plans of an agent that will fire, the next one first: its own, those of operators and those of its config.
 #[utoipa::path(get, path = "/v1/agents/{agent}/plans", tag = "agents",
@@ -82,6 +83,32 @@ pub(super) async fn get_plan(
     let id: PlanId = plan.parse().map_err(|_| missing())?;
     let found = app.ports.reader.plan(agent, id).await?;
     Ok(Json(found.ok_or_else(missing)?.into()))
+}
+
+/// Lets a plan fire now, beside its schedule, which goes on as if it had not: the agent gets the event that it gets when the plan
+/// is due.
+#[utoipa::path(post, path = "/v1/agents/{agent}/plans/{plan}/fire", tag = "agents",
+    params(("agent" = String, Path, description = "Id or handle."), ("plan" = String, Path, description = "Its id.")),
+    responses((status = 201, description = "The event is accepted.", body = EventAccepted),
+              (status = 200, description = "The event was accepted before.", body = EventAccepted)))]
+pub(super) async fn fire_plan(
+    State(app): SharedState,
+    PathParam((name, plan)): PathParam<(Named, Exact)>,
+    Change { once, .. }: Change<()>,
+) -> Result<Done<WriteResponse<EventAccepted>>, Problem> {
+    let agent = find_agent(&app, &name).await?.id;
+    let missing = || Problem::not_found("plan", &plan);
+    let id: PlanId = plan.parse().map_err(|_| missing())?;
+    let plan = app.ports.reader.plan(agent, id).await?.ok_or_else(missing)?;
+    // What the same request did before stays, whatever has become of the plan.
+    if plan.next_at.is_none() && once.noted().is_none() {
+        let detail = format!("the plan `{}` has ended", plan.name);
+        return Err(
+            Problem::new(Code::PlanOver, detail).hint("set a new one with `POST /v1/agents/AGENT/plans`")
+        );
+    }
+    let event = fired_now(&plan, new_event_id(&app, &once), app.ports.clock.now());
+    accept_once(app, agent, event, once).await
 }
 
 /// Deletes a plan: one of an operator, or one that the agent has set itself.

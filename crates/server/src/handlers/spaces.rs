@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use agent::config::WakeOn;
-use agent::entity::handle;
 use agent::id::{EntityId, SpaceId};
 use agent::limits;
 use agent::port::{Denial, RegistryError};
@@ -12,8 +11,8 @@ use axum::Json;
 use axum::extract::State;
 use uuid::Uuid;
 
+use super::denied::refused;
 use super::entities::find_entity;
-use super::refused;
 use crate::app_state::{AppState, SharedState};
 use crate::auth::{Caller, InSpace, membership};
 use crate::extract::{Named, PathParam, Sent, bounded_text, run_to_completion};
@@ -30,8 +29,8 @@ pub(super) async fn open(
     State(app): SharedState,
     Change { body: Sent(new), once }: Change<Sent<NewSpaceJson>>,
 ) -> Result<Done<WriteResponse<SpaceJson>>, Problem> {
-    let NewSpaceJson { name, display_name, description, wake_on, members } = new;
-    let name = handle(&name)?;
+    let NewSpaceJson { handle, display_name, description, wake_on, members } = new;
+    let name = agent::entity::handle(&handle)?;
     if members.len() > limits::SPACE_MEMBERS_MAX {
         let detail =
             format!("`members` must be at most {}, got {}", limits::SPACE_MEMBERS_MAX, members.len());

@@ -11,8 +11,8 @@ use crate::auth::{Caller, InSpace};
 use crate::extract::{Named, PathParam};
 use crate::frames::{AgentFrame, ServerFrame, SpaceFrame};
 use crate::problem::Problem;
+use crate::serve::HangUp;
 use crate::stream::{Subject, last_seen, open};
-use crate::takeover::SocketTakeover;
 
 /// Streams everything that happens on the server (`text/event-stream`). The first event is a `snapshot` with the
 /// agents that are running a cycle. It is followed by the events of all streams of spaces and agents, except
@@ -23,9 +23,9 @@ use crate::takeover::SocketTakeover;
 pub(super) async fn server_stream(
     State(app): SharedState,
     caller: Caller,
-    takeover: Option<Extension<SocketTakeover>>,
+    hang_up: Option<Extension<HangUp>>,
 ) -> Result<Response, Problem> {
-    open(app, caller, Subject::Everything, None, takeover.map(|Extension(takeover)| takeover))
+    open(app, caller, Subject::Everything, None, hang_up.map(|Extension(hang_up)| hang_up))
 }
 
 /// Streams what happens in a space (`text/event-stream`). The first event is a `snapshot`. It is followed by
@@ -45,10 +45,10 @@ pub(super) async fn space(
     caller: Caller,
     InSpace(space): InSpace,
     headers: HeaderMap,
-    takeover: Option<Extension<SocketTakeover>>,
+    hang_up: Option<Extension<HangUp>>,
 ) -> Result<Response, Problem> {
     let seen = last_seen(&headers)?;
-    open(app, caller, Subject::Space(space.id), seen, takeover.map(|Extension(takeover)| takeover))
+    open(app, caller, Subject::Space(space.id), seen, hang_up.map(|Extension(hang_up)| hang_up))
 }
 
 /// Streams what an agent does (`text/event-stream`). The first event is a `snapshot`. It is followed by
@@ -67,9 +67,9 @@ pub(super) async fn agent(
     caller: Caller,
     PathParam(name): PathParam<Named>,
     headers: HeaderMap,
-    takeover: Option<Extension<SocketTakeover>>,
+    hang_up: Option<Extension<HangUp>>,
 ) -> Result<Response, Problem> {
     let seen = last_seen(&headers)?;
     let id = find_agent(&app, &name).await?.id;
-    open(app, caller, Subject::Agent(id), seen, takeover.map(|Extension(takeover)| takeover))
+    open(app, caller, Subject::Agent(id), seen, hang_up.map(|Extension(hang_up)| hang_up))
 }

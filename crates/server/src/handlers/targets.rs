@@ -54,7 +54,7 @@ pub(super) async fn put_target(
     Change { body: Sent(new), once }: Change<Sent<NewTargetJson>>,
 ) -> Result<Done<Json<TargetJson>>, Problem> {
     let name = agent::entity::handle(&name)?;
-    let NewTargetJson { url, secrets, on, space, agent, allow } = new;
+    let NewTargetJson { url, secrets, on, space, agent, only_if, body, allow } = new;
     let of = match (space, agent) {
         (Some(space), None) => {
             let found = app.ports.reader.space(space.clone()).await?;
@@ -64,7 +64,8 @@ pub(super) async fn put_target(
         _ => return Err(bad("wanted either `space` or `agent`")),
     };
     let on = kinds(&on, of)?;
-    let target = StoredTarget { name, url, secrets, allow, on, of, off: None, at: app.ports.clock.now() };
+    let at = app.ports.clock.now();
+    let target = StoredTarget { name, url, secrets, allow, on, of, only_if, body, off: None, at };
     app.ports.courier.check(&target).map_err(|why| bad(&why))?;
     run_to_completion(async move {
         let name = target.name.clone();
@@ -178,10 +179,18 @@ async fn find(app: &AppState, name: &str) -> Result<TargetState, Problem> {
 
 async fn target_json(app: &AppState, state: TargetState) -> Result<TargetJson, Problem> {
     let TargetState { target, waiting, dead, why, next_at } = state;
-    let StoredTarget { name, url, secrets, allow, on, of, off, at } = target;
+    let StoredTarget { name, url, secrets, allow, on, of, only_if, body, off, at } = target;
     let (space, agent) = match of {
-        NewsOf::Space(id) => (app.ports.reader.space(id.to_string()).await?.map(|space| space.name), None),
-        NewsOf::Agent(id) => (None, Some(handle_of(app, id).await?)),
+        NewsOf::Space(id) => (Some(id), None),
+        NewsOf::Agent(id) => (None, Some(id)),
+    };
+    let space_handle = match space {
+        Some(id) => app.ports.reader.space(id.to_string()).await?.map(|space| space.name),
+        None => None,
+    };
+    let agent_handle = match agent {
+        Some(id) => Some(handle_of(app, id).await?),
+        None => None,
     };
     let on = on.into_iter().map(|kind| kind.as_str().to_owned()).collect();
     let mut missing_secrets = BTreeMap::new();
@@ -198,7 +207,11 @@ async fn target_json(app: &AppState, state: TargetState) -> Result<TargetJson, P
         secrets,
         on,
         space,
+        space_handle,
         agent,
+        agent_handle,
+        only_if,
+        body,
         allow,
         off,
         missing_secrets,

@@ -1,35 +1,26 @@
 //! Workers: programs outside that claim calls of tools, run them, and answer.
 
-use std::future::poll_fn;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 
 use agent::call::Outcome;
 use agent::id::{CallId, ClaimId};
 use agent::limits;
-use agent::port::{BoxFuture, Scope, WorkerCall};
+use agent::port::{Scope, WorkerCall};
 use agent::tool::is_named;
+use axum::Json;
 use axum::extract::State;
-use axum::http::response::Parts;
-use axum::response::{IntoResponse as _, Response};
-use axum::{Extension, Json};
-use jiff::Timestamp;
 use runtime::workers::{self, ClaimedCall, WorkerAnswer, WorkerTool};
 use serde_json::{Map, Value};
-use tokio::io::AsyncWriteExt as _;
-use tokio::net::TcpStream;
 
 use crate::app_state::{AppState, SharedState};
 use crate::auth::{Caller, valid_credential};
 use crate::extract::{Body, run_to_completion};
 use crate::problem::{Code, Problem, WriteResponse};
 use crate::quota::WaitingClaim;
-use crate::takeover::{OwnsSocket, SocketTakeover, client_left, head_bytes};
 use api::{ClaimAnswer, ClaimAnswered, ClaimLease, ClaimRenewal, ClaimedCallJson, WorkerClaim};
 
-/// Claims a call of one of the worker's tools: the oldest that no worker has. Waits for one if there is none. The
-/// connection of a claim that waited is closed after the answer.
+/// Claims a call of one of the worker's tools: the oldest that no worker has. Waits for one if there is none.
 ///
 /// The call is this worker's until it answers, or stops renewing the claim. Then a call that may be repeated is given to
 /// another worker; of any other the agent is told that it is unknown whether it happened.
@@ -39,7 +30,6 @@ use api::{ClaimAnswer, ClaimAnswered, ClaimLease, ClaimRenewal, ClaimedCallJson,
 pub(super) async fn claim(
     State(app): SharedState,
     caller: Caller,
-    takeover: Option<Extension<SocketTakeover>>,
     Body(wanted): Body<WorkerClaim>,
 ) -> Result<WriteResponse<ClaimedCallJson>, Problem> {
     let WorkerClaim { tools, wait_ms, claim } = wanted;
@@ -56,15 +46,9 @@ pub(super) async fn claim(
     wanted.sort();
     wanted.dedup();
     wanted.iter().try_for_each(|tool| check_tool(&app, &caller, tool))?;
-    let slot = app.quotas.claim(&caller)?;
+    let slot = app.quotas.claim(caller.credential.id)?;
     let worker = WaitingWorker { app, caller, tools: wanted, claim, _slot: slot };
-    let patience = Duration::from_millis(wait_ms);
-    let Some(Extension(takeover)) = takeover else { return worker.claim(patience).await };
-    let at_once = worker.claim(Duration::ZERO).await?;
-    if patience > Duration::ZERO && matches!(at_once, WriteResponse::Nothing) {
-        takeover.set(Box::new(WaitingOnSocket { worker, patience }));
-    }
-    Ok(at_once)
+    worker.claim(Duration::from_millis(wait_ms)).await
 }
 
 /// A worker that asks for a call.
@@ -91,42 +75,6 @@ impl WaitingWorker {
         check_scope(caller, &claimed.row.tool)?;
         Ok(WriteResponse::Existing(claimed_json(claimed)))
     }
-}
-
-/// A worker that waits on the socket of its request.
-struct WaitingOnSocket {
-    worker: WaitingWorker,
-    patience: Duration,
-}
-
-impl OwnsSocket for WaitingOnSocket {
-    fn serve(self: Box<Self>, head: Parts, socket: TcpStream) -> BoxFuture<'static, ()> {
-        Box::pin(async move {
-            let claimed = tokio::select! {
-                claimed = self.worker.claim(self.patience) => claimed,
-                () = poll_fn(|cx| if client_left(&socket, cx) { Poll::Ready(()) } else { Poll::Pending }) => return,
-            };
-            let clock = &self.worker.app.ports.clock;
-            let answer = answer_bytes(head, claimed.into_response(), &clock.now()).await;
-            let mut socket = socket;
-            tokio::select! {
-                // Whoever is gone does not read it.
-                _ = socket.write_all(&answer) => {}
-                () = clock.sleep(Duration::from_millis(limits::STREAM_FAREWELL_MS)) => {}
-            }
-        })
-    }
-}
-
-/// The whole response, with the headers that it was begun with.
-async fn answer_bytes(mut head: Parts, response: Response, now: &Timestamp) -> Vec<u8> {
-    let (parts, body) = response.into_parts();
-    head.status = parts.status;
-    head.headers.extend(parts.headers);
-    let body = axum::body::to_bytes(body, usize::MAX).await.unwrap_or_default();
-    // Without a call there is no body, and no length of one.
-    let length = (!body.is_empty()).then_some(body.len());
-    [head_bytes(head, length, now), body].concat()
 }
 
 fn claimed_json(claimed: ClaimedCall) -> ClaimedCallJson {

@@ -1,10 +1,11 @@
-//! Event streams. One relay per topic listens to the bus and writes new updates directly to the sockets of all
-//! clients. Each client also has a task and a bounded buffer for everything that concerns only this client: its
-//! snapshot, updates that it missed, and bytes that its socket did not take. A publisher never waits for a client.
-//! The store is the source of truth: missed updates are read from it. Must not know where updates come from.
+//! Event streams. One relay per topic listens to the bus and hands new updates to the tasks of all clients. Each client's
+//! task has a bounded buffer: its snapshot, updates, and what it missed. A publisher never waits for a client. The store is
+//! the source of truth: missed updates are read from it. Must not know where updates come from.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use agent::limits;
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
@@ -12,7 +13,7 @@ use axum::response::{IntoResponse, Response};
 use crate::app_state::AppState;
 use crate::auth::Caller;
 use crate::problem::{Code, Problem};
-use crate::takeover::SocketTakeover;
+use crate::serve::HangUp;
 
 pub(crate) mod ends;
 mod frame;
@@ -23,11 +24,9 @@ mod shared_frames;
 mod snapshot;
 mod subject;
 mod subscriber;
-mod takeover;
 
 use outbox::{Outbox, OutboxReader};
 pub(crate) use subject::Subject;
-use takeover::OpenedStream;
 
 /// Responds with the stream of a subject, unless too many streams are open.
 pub(crate) fn open(
@@ -35,34 +34,30 @@ pub(crate) fn open(
     caller: Caller,
     subject: Subject,
     last_seen: Option<u64>,
-    takeover: Option<SocketTakeover>,
+    hang_up: Option<HangUp>,
 ) -> Result<Response, Problem> {
-    let slot = app.quotas.stream(&caller)?;
+    let slot = app.quotas.stream(caller.credential.id, caller.is_operator())?;
     // Subscribe before the store is read, so that no update is lost in between.
-    let operator = caller.is_operator();
-    let subscription = app.relays.join(&**app.ports.live.bus(), &app.ports.clock, subject, operator);
+    let subscription = app.relays.join(&**app.ports.live.bus(), &app.ports.clock, subject);
     let outbox = Arc::new(Outbox::default());
-    let reader = OutboxReader(Arc::clone(&outbox));
-    let shared = Arc::clone(subscription.shared());
+    let body = Body::from_stream(OutboxReader(Arc::clone(&outbox)));
+    let (shared, clock) = (Arc::clone(subscription.shared()), Arc::clone(&app.ports.clock));
     let pump = pump::Pump::new(app, (caller, slot), subject, Arc::clone(&outbox), shared);
-    let body = match takeover {
-        Some(takeover) => {
-            takeover.set(Box::new(OpenedStream { pump, subscription, last_seen, reader }));
-            Body::empty()
+    tokio::spawn(async move {
+        tokio::select! {
+            () = pump.run(subscription, last_seen) => {}
+            () = outbox.wait_gone() => return,
         }
-        None => {
-            tokio::spawn(async move {
-                tokio::select! {
-                    () = pump.run(subscription, last_seen) => {}
-                    () = outbox.wait_gone() => {}
-                }
-            });
-            Body::from_stream(reader)
+        // A client that does not read the last frame in time is gone.
+        clock.sleep(Duration::from_millis(limits::STREAM_FAREWELL_MS)).await;
+        if let Some(HangUp(connection)) = hang_up {
+            connection.cancel();
         }
-    };
+    });
     let headers = [
         (header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream")),
         (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
+        (header::CONNECTION, HeaderValue::from_static("close")),
         // Tells proxies not to buffer, which would delay every update.
         (header::HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no")),
     ];

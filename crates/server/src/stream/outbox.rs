@@ -95,11 +95,6 @@ impl Outbox {
         self.until(|buffer| buffer.gone).await;
     }
 
-    /// Waits until all frames were taken or the client is gone.
-    pub(super) async fn wait_empty(&self) {
-        self.until(|buffer| buffer.gone || buffer.queue.is_empty()).await;
-    }
-
     async fn until(&self, reached: impl Fn(&Buffer) -> bool) {
         loop {
             let changed = self.changed.notified();

@@ -6,7 +6,7 @@
 //! sent already.
 
 use std::collections::{HashMap, VecDeque};
-use std::future::{Future, poll_fn};
+use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use agent::id::{EntityId, MessageId};
 use agent::limits;
-use agent::port::{BoxFuture, Clock, Published, StoreError};
+use agent::port::{BoxFuture, Published, StoreError};
 use agent::update::Update;
 
 use super::frame::{self, Frame};
@@ -95,8 +95,6 @@ pub(super) struct Pump {
     first_snapshot: bool,
     /// Frames that waited at the last ping, and frames taken until then.
     progress: (usize, u64),
-    /// The id of the last durable update that the relay wrote to the socket directly.
-    written_directly: Option<u64>,
 }
 
 impl Pump {
@@ -121,37 +119,15 @@ impl Pump {
             needs_snapshot: true,
             first_snapshot: true,
             progress: (0, 0),
-            written_directly: None,
         }
     }
 
-    /// The clock.
-    pub(super) fn clock(&self) -> &Arc<dyn Clock> {
-        &self.app.ports.clock
-    }
-
-    /// Runs until the stream ends and the client took the last frame, or a timeout passes. The caller must drop this
-    /// future when the client disconnects.
-    #[expect(clippy::manual_async_fn, reason = "an `async fn` would keep room for the pump twice")]
-    pub(super) fn run(
-        mut self,
-        subscription: Subscription,
-        last_seen: Option<u64>,
-    ) -> impl Future<Output = ()> {
-        async move {
-            let end = self.run_until_closed(subscription, last_seen).await;
-            let written_directly = self.written_directly;
-            self.outbox.end(|last_id| {
-                let last_id = last_id.max(written_directly);
-                Frame::new("closed", None, &Closed { reason: end.as_str().to_owned(), last_id }, false)
-            });
-            // A client that does not read the last frame in time is gone.
-            let timeout = self.clock().sleep(Duration::from_millis(limits::STREAM_FAREWELL_MS));
-            tokio::select! {
-                () = self.outbox.wait_empty() => {}
-                () = timeout => {}
-            }
-        }
+    /// Runs until the stream ends, and adds its last frame. The caller must drop this future when the client disconnects.
+    pub(super) async fn run(mut self, subscription: Subscription, last_seen: Option<u64>) {
+        let end = self.run_until_closed(subscription, last_seen).await;
+        self.outbox.end(|last_id| {
+            Frame::new("closed", None, &Closed { reason: end.as_str().to_owned(), last_id }, false)
+        });
     }
 
     async fn run_until_closed(&mut self, subscription: Subscription, last_seen: Option<u64>) -> CloseReason {
@@ -173,16 +149,9 @@ impl Pump {
         let mut turns = 0;
         loop {
             let behind = self.behind || self.needs_snapshot;
-            let idle = !behind && self.drafts.is_empty() && self.sent_early.is_empty();
             let wakeup = {
                 let mut room = pin!(outbox.wait_for_room());
-                let last = &mut self.last;
-                let written_directly = &mut self.written_directly;
                 poll_fn(|cx| {
-                    // From here on the relay does not write to the socket.
-                    if let Some(sent) = subscription.subscriber().shut_gate().filter(|sent| sent != last) {
-                        (*last, *written_directly) = (sent, Some(sent));
-                    }
                     if ended.as_mut().poll(cx).is_ready() {
                         return Poll::Ready(WakeReason::Ended);
                     }
@@ -192,11 +161,7 @@ impl Pump {
                     if behind && room.as_mut().poll(cx).is_ready() {
                         return Poll::Ready(WakeReason::Room);
                     }
-                    let delivered = subscription.poll_delivered(cx).map(WakeReason::Delivered);
-                    if idle && delivered.is_pending() {
-                        subscription.subscriber().caught_up(*last);
-                    }
-                    delivered
+                    subscription.poll_delivered(cx).map(WakeReason::Delivered)
                 })
                 .await
             };
@@ -405,7 +370,7 @@ impl Pump {
     fn send_shared(&self, id: Option<u64>, published: &Arc<Published>, mode: &DeliveryMode) -> bool {
         match mode {
             DeliveryMode::PerClient => self.send(id, published),
-            DeliveryMode::Direct { .. } => mode
+            DeliveryMode::Shared { .. } => mode
                 .bytes(self.is_operator())
                 .is_none_or(|bytes| self.outbox.offer(Frame::shared(published, bytes.clone(), id))),
         }

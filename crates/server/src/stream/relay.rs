@@ -1,6 +1,5 @@
-//! One task per topic that listens to the bus for all subscribers. An update that is the same for all is encoded once
-//! and written to their sockets in one pass: waking a thousand tasks costs more than the writes. Everything else a
-//! client receives from its own task. Must not know what an update means for one client.
+//! One task per topic that listens to the bus for all subscribers. An update that is the same for all is encoded once, and
+//! what was published during a pass reaches each client's task at once. Must not know what an update means for one client.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,7 +16,7 @@ use tokio::task::AbortHandle;
 use super::frame;
 use super::shared_frames::SharedFrames;
 use super::subject::{Shown, Subject, visible};
-use super::subscriber::{Batch, Delivery, DeliveryMode, Subscriber};
+use super::subscriber::{Delivery, DeliveryMode, Subscriber};
 
 /// The relays of all topics that have subscribers.
 #[derive(Debug, Default)]
@@ -56,10 +55,9 @@ impl Relays {
         bus: &dyn Bus,
         clock: &Arc<dyn Clock>,
         subject: Subject,
-        operator: bool,
     ) -> Subscription {
         let topic = subject.topic();
-        let subscriber = Arc::new(Subscriber::new(operator));
+        let subscriber = Arc::<Subscriber>::default();
         let mut relays = lock(&self.0);
         // A relay that panicked has closed its slots; replace it.
         if relays.get(&topic).is_some_and(|relay| relay.task.is_finished()) {
@@ -84,11 +82,6 @@ impl Relays {
 }
 
 impl Subscription {
-    /// The subscriber.
-    pub(super) fn subscriber(&self) -> &Arc<Subscriber> {
-        &self.subscriber
-    }
-
     /// The bytes that all clients of the topic share.
     pub(super) fn shared(&self) -> &Arc<SharedFrames> {
         &self.shared
@@ -192,8 +185,7 @@ async fn run(
         merging = pass.published.iter().any(|(published, _)| published.is_transient())
             && lock(&slots).len() > limits::STREAM_CROWD;
         if !pass.published.is_empty() {
-            let batch = Batch::new(pass.published);
-            for_each_subscriber(&slots, |subscriber| subscriber.deliver(&batch)).await;
+            for_each_subscriber(&slots, |subscriber| subscriber.deliver(&pass.published)).await;
         }
     }
 }
@@ -306,7 +298,7 @@ fn delivery_mode(subject: Subject, shared: &SharedFrames, published: &Arc<Publis
             (Shown::As(other), id) => Some(frame::encode(other.name(), id, &other)),
         }
     };
-    DeliveryMode::Direct { id, operators: bytes(true), members: bytes(false) }
+    DeliveryMode::Shared { operators: bytes(true), members: bytes(false) }
 }
 
 #[cfg(test)]
@@ -364,7 +356,7 @@ mod tests {
         let (relays, bus) = (Arc::<Relays>::default(), BrokenBus::default());
         let clock: Arc<dyn Clock> = Arc::new(NoTime);
         let subject = Subject::Space(SpaceId(Uuid::nil()));
-        let join = || relays.join(&bus, &clock, subject, true);
+        let join = || relays.join(&bus, &clock, subject);
         let subscription = join();
         let closed = std::future::poll_fn(|cx| subscription.poll_delivered(cx)).await;
         assert!(closed.is_none());
@@ -382,7 +374,7 @@ mod tests {
     #[test]
     fn a_slot_keeps_its_index_until_it_is_freed() {
         let mut slots = SubscriberSlots::default();
-        let subscriber = || Arc::new(Subscriber::new(true));
+        let subscriber = Arc::<Subscriber>::default;
         assert_eq!(
             [slots.occupy(subscriber()), slots.occupy(subscriber()), slots.occupy(subscriber())],
             [0, 1, 2]

@@ -1,6 +1,6 @@
 //! Promises about accepting messages and events.
 
-use agent::changes::CommitKind;
+use agent::changes::{CommitKind, Notifications};
 use agent::config::{AgentConfig, WakeOn};
 use agent::event::{EventData, EventKind, EventState, Trust};
 use agent::id::{EntityId, EventId, RootId, SpaceId};
@@ -15,7 +15,7 @@ use super::world::{at, everything, fresh, message_from, service, world, world_wi
 /// The message is in its space. Every other agent member gets one event, the sender none.
 pub async fn a_message_and_the_events_it_causes_are_accepted_together(b: Backend) {
     let w = world(b).await;
-    let Accepted::Fresh { message: Some(message), wake } = w.post(w.team, "hello").await else {
+    let Accepted::Fresh { message: Some(message), wake, .. } = w.post(w.team, "hello").await else {
         panic!("wanted a fresh message")
     };
     assert_eq!((message.seq, message.text.as_str()), (1, "hello"));
@@ -145,7 +145,11 @@ pub async fn an_event_id_is_recognized_forever_and_wakes_once(b: Backend) {
     let fresh = w.event(w.ada, event.clone()).await;
     assert_eq!(
         fresh,
-        Accepted::Fresh { message: None, wake: vec![Wakeup { agent: w.ada, at: at(10), urgent: false }] }
+        Accepted::Fresh {
+            message: None,
+            wake: vec![Wakeup { agent: w.ada, at: at(10), urgent: false }],
+            answered: Notifications::default()
+        }
     );
     assert_eq!(w.event(w.ada, event.clone()).await, Accepted::Duplicate { message: None });
     assert!(matches!(w.event(w.bob, event.clone()).await, Accepted::Fresh { .. }));
@@ -185,7 +189,7 @@ pub async fn the_ninth_agent_message_of_a_root_is_held_but_a_persons_never(b: Ba
         assert_eq!(wake.len(), 1, "the other agent member");
     }
     let ninth = from_bob(9);
-    let Accepted::Fresh { wake, message } = w.accept(ninth.clone()).await else {
+    let Accepted::Fresh { wake, message, .. } = w.accept(ninth.clone()).await else {
         panic!("wanted it accepted")
     };
     assert_eq!((wake.len(), message.unwrap().seq), (0, 9));

@@ -69,17 +69,23 @@ pub(super) async fn parked(w: &World) -> (CycleDriver, CallId) {
 
 /// Its agent retires with the end of the cycle.
 async fn detached_at_its_end(w: &World, driver: &mut CycleDriver, id: &CallId) {
-    let change =
-        CallChange { id: id.clone(), state: CallState::Detached, outcome: Some(Outcome::unanswered(id)) };
+    let change = CallChange {
+        id: id.clone(),
+        state: CallState::Detached,
+        outcome: Some(Outcome::unanswered(id, "husam")),
+    };
     let settle = Changes { call_changes: vec![change], ..driver.changes(CommitKind::Settle) };
     driver.commit(w, settle).await;
     let closing = Changes { retire: true, ..driver.closing() };
     driver.commit(w, closing).await;
 }
 
-async fn detach(w: &World, driver: &mut CycleDriver, id: &CallId) {
-    let change =
-        CallChange { id: id.clone(), state: CallState::Detached, outcome: Some(Outcome::unanswered(id)) };
+pub(super) async fn detach(w: &World, driver: &mut CycleDriver, id: &CallId) {
+    let change = CallChange {
+        id: id.clone(),
+        state: CallState::Detached,
+        outcome: Some(Outcome::unanswered(id, "husam")),
+    };
     let settle = Changes { call_changes: vec![change], ..driver.changes(CommitKind::Settle) };
     driver.commit(w, settle).await;
     let closing = driver.closing();
@@ -130,7 +136,7 @@ async fn detached(w: &World) -> Vec<CallRow> {
     w.b.calls.detached(None, 10).await.unwrap().into_iter().map(|found| found.row).collect()
 }
 
-async fn late_results(w: &World) -> usize {
+pub(super) async fn late_results(w: &World) -> usize {
     let waiting = w.b.store.wake(w.ada, at(2 * HOUR), None).await.unwrap().unwrap().waiting;
     waiting.iter().filter(|waiting| waiting.event.kind == EventKind::ToolResult).count()
 }

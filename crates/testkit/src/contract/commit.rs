@@ -224,8 +224,11 @@ pub async fn messages_of_an_agent_are_posted_with_its_decision(b: Backend) {
     assert_eq!(notifications.wake.iter().map(|wakeup| wakeup.agent).collect::<Vec<_>>(), [w.bob]);
     let stored: Vec<_> = notifications.messages.iter().map(|spoken| spoken.message.clone()).collect();
     assert_eq!(w.b.reader.messages_of_cycle(driver.open.id).await.unwrap(), stored);
-    let names: Vec<_> =
-        notifications.messages.iter().map(|said| (said.sender_name.as_str(), said.sender_kind)).collect();
+    let names: Vec<_> = notifications
+        .messages
+        .iter()
+        .map(|said| (said.sender_display_name.as_str(), said.sender_kind))
+        .collect();
     assert!(names.iter().all(|name| *name == ("ADA", EntityKind::Agent)), "{names:?}");
     assert!(notifications.messages.iter().all(|said| said.sender_handle == "ada"));
     let waiting = w.wake(w.bob).await.waiting;

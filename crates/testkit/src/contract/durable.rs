@@ -8,7 +8,7 @@ use agent::run::StepRecord;
 use futures_util::future::join_all;
 
 use super::Backend;
-use super::world::{World, at, message_from, service, world};
+use super::world::{CycleDriver, World, at, message_from, service, world};
 
 impl World {
     fn with(self, change: impl FnOnce(Backend) -> Backend) -> Self {
@@ -159,6 +159,38 @@ pub async fn a_crash_is_reported_only_to_activations_that_continue_interrupted_w
     let activation = w.wake(w.ada).await;
     assert_eq!((activation.died, activation.life.open.is_some()), (false, true), "it was parked");
     assert_eq!(activation.suspicion(), None);
+}
+
+/// It is read until an opening has counted it, the first of several stays, and a death afterwards is not one of its cycle. An
+/// opening that does not know of it leaves it.
+pub async fn a_panic_is_read_until_an_opening_has_counted_it(b: Backend) {
+    let w = world(b).await;
+    let read = async |w: &World| {
+        let activation = w.wake(w.ada).await;
+        (activation.panicked, activation.died)
+    };
+    w.post(w.family, "hello").await;
+    assert_eq!(read(&w).await, (None, false));
+    w.b.store.panicked(w.ada).await.unwrap();
+    w.post(w.family, "later").await;
+    w.b.store.panicked(w.ada).await.unwrap();
+    let w = w.with(Backend::crashed);
+    let first = w.wake(w.ada).await.waiting[0].seq;
+    assert_eq!(read(&w).await, (Some(first), false), "nothing was open");
+    let mut driver = CycleDriver::about_to_open(w.ada, &w.wake(w.ada).await);
+    let open = driver.changes(CommitKind::Open);
+    driver.commit(&w, open).await;
+    assert_eq!(read(&w).await.0, Some(first), "this opening was made before the panic was noted");
+    w.b.store.panicked(w.ada).await.unwrap();
+    let w = w.with(Backend::crashed);
+    assert_eq!(read(&w).await, (Some(first), false), "the cycle did not run any more");
+    let mut driver = driver.takeover();
+    let mut open = driver.changes(CommitKind::Open);
+    open.panicked = Some(first);
+    driver.commit(&w, open).await;
+    assert_eq!(read(&w).await, (None, false));
+    let w = w.with(Backend::crashed);
+    assert_eq!(read(&w).await, (None, true), "now it ran");
 }
 
 /// Events that arrived since this start are not suspect.

@@ -1,8 +1,10 @@
 //! Promises about goals: versions, order and ownership.
 
-use agent::changes::{CommitKind, CommitOutcome, GoalChange};
+use agent::changes::{CommitKind, CommitOutcome, GoalChange, GoalEdit};
+use agent::event::Trust;
 use agent::id::GoalId;
 use agent::life::{Goal, GoalStatus};
+use agent::port::{Denial, RegistryError};
 
 use super::Backend;
 use super::world::{fresh, world};
@@ -75,4 +77,46 @@ pub async fn a_sub_goal_of_another_agents_goal_is_refused(b: Backend) {
     assert!(refusals[0].reason.contains("you have no goal"), "{refusals:?}");
     assert_eq!(w.b.reader.facts(w.bob).await.unwrap().unwrap().goals, []);
     assert_eq!(w.b.reader.facts(w.ada).await.unwrap().unwrap().goals, [hers]);
+}
+
+/// A text that an operator wrote is the operator's, whatever the agent changes around it; one that the agent writes is
+/// of what the agent had read. Operators change any goal.
+pub async fn a_goal_is_of_whoever_has_written_its_text(b: Backend) {
+    let w = world(b).await;
+    let [own, theirs] = [(); 2].map(|()| GoalId(fresh()));
+    let edit = async |edit| w.b.registry.change_goal(w.ada, edit).await;
+    let set = edit(GoalEdit::Set(goal(theirs, None, 3))).await.unwrap().unwrap();
+    assert_eq!((set.trust, set.priority), (Trust::Operator, 3));
+    w.post(w.family, "hello").await;
+    let mut driver = w.open(w.ada).await;
+    let mut decision = driver.decision();
+    decision.cause.trust = Trust::Agent;
+    let done = Goal { status: GoalStatus::Completed, ..set.clone() };
+    decision.inward.goals = vec![GoalChange::Set(done.clone()), GoalChange::Set(goal(own, Some(theirs), 7))];
+    driver.commit(&w, decision).await;
+    let goals = async || w.b.reader.facts(w.ada).await.unwrap().unwrap().goals;
+    let written = Goal { trust: Trust::Agent, ..goal(own, Some(theirs), 7) };
+    assert_eq!(goals().await, [written, done]);
+    let change = |id, description: Option<&str>| GoalEdit::Change {
+        id,
+        description: description.map(ToOwned::to_owned),
+        priority: Some(1),
+        status: None,
+    };
+    assert_eq!(edit(change(own, None)).await.unwrap().unwrap().trust, Trust::Agent);
+    assert_eq!(edit(change(own, Some("anew"))).await.unwrap().unwrap().trust, Trust::Operator);
+    let mut decide = driver.changes(CommitKind::Decide);
+    decide.cause.trust = Trust::Outside;
+    let rewritten = Goal { description: "of a stranger".into(), ..set };
+    decide.inward.goals = vec![GoalChange::Set(rewritten)];
+    driver.commit(&w, decide).await;
+    let trust = goals().await.into_iter().find(|goal| goal.id == theirs).map(|goal| goal.trust);
+    assert_eq!(trust, Some(Trust::Outside));
+    assert_eq!(edit(GoalEdit::Delete(theirs)).await.unwrap(), None);
+    assert_eq!(goals().await, [], "with its sub-goals");
+    let missing = edit(GoalEdit::Delete(theirs)).await;
+    assert!(
+        matches!(missing, Err(RegistryError::Denied(Denial::NotFound { what: "goal", .. }))),
+        "{missing:?}"
+    );
 }

@@ -6,14 +6,14 @@ use agent::entry::{Entry, EntryKind};
 use agent::event::{Cause, Trust};
 use agent::limits;
 use agent::memory::{Importance, Memory};
-use agent::port::{Denial, RegistryError};
+use agent::port::{CycleRef, Denial, RegistryError};
 use agent::tool::names;
 
 use super::Backend;
 use super::world::{World, at, world};
 
-fn set(key: &str, importance: Option<Importance>, pin: Option<bool>) -> MemoryChange {
-    MemoryChange::Set { key: key.into(), value: format!("about {key}"), importance, pin, trust: None }
+fn set(key: &str, importance: Option<Importance>, pinned: Option<bool>) -> MemoryChange {
+    MemoryChange::Set { key: key.into(), value: format!("about {key}"), importance, pinned, trust: None }
 }
 
 async fn memories(w: &World) -> Vec<Memory> {
@@ -126,7 +126,7 @@ pub async fn entries_and_memories_keep_their_trust(b: Backend) {
     decision.inward.memories = vec![MemoryChange::set("k", "by the agent")];
     decision.cause = Cause { trust: Trust::Agent, ..Cause::default() };
     driver.commit(&w, decision).await;
-    let written = w.b.lookup.cycle(w.ada, driver.open.id).await.unwrap();
+    let written = w.b.lookup.cycle(w.ada, CycleRef::Id(driver.open.id)).await.unwrap();
     assert_eq!(written.iter().map(|entry| entry.trust).collect::<Vec<_>>(), all);
     assert_eq!(memories(&w).await[0].trust, Trust::Agent);
 }
@@ -135,8 +135,8 @@ pub async fn entries_and_memories_keep_their_trust(b: Backend) {
 pub async fn a_copied_memory_keeps_its_trust(b: Backend) {
     let w = world(b).await;
     let copy = |key: &str, trust| match MemoryChange::set(key, "as it was") {
-        MemoryChange::Set { key, value, importance, pin, .. } => {
-            MemoryChange::Set { key, value, importance, pin, trust: Some(trust) }
+        MemoryChange::Set { key, value, importance, pinned, .. } => {
+            MemoryChange::Set { key, value, importance, pinned, trust: Some(trust) }
         }
         other => other,
     };

@@ -20,6 +20,7 @@ pub mod life;
 pub mod lists;
 pub mod memories;
 pub mod outside;
+pub mod pauses;
 pub mod plans;
 pub mod recall;
 pub mod recent;
@@ -144,6 +145,7 @@ macro_rules! contract_tests {
             continued::a_canceled_cycle_of_a_suspended_agent_is_due_and_can_be_closed,
             continued::the_parked_cycle_of_a_retired_agent_is_due_and_can_be_closed,
             goals::goals_are_versioned_and_the_last_write_wins,
+            goals::a_goal_is_of_whoever_has_written_its_text,
             goals::a_sub_goal_of_another_agents_goal_is_refused,
             plans::a_due_plan_fires_one_event_once,
             plans::plans_of_a_suspended_agent_fire_once_when_it_is_resumed,
@@ -201,6 +203,10 @@ macro_rules! contract_tests {
             approvals::people_are_reminded_once_and_what_nobody_answers_ends,
             approvals::what_is_canceled_waits_for_nobody,
             approvals::an_answer_to_a_question_is_its_outcome,
+            pauses::an_agent_that_waits_for_a_person_is_due_as_soon_as_an_event_is,
+            pauses::a_pause_for_a_person_does_not_begin_while_events_wait,
+            pauses::a_call_that_nobody_can_answer_any_more_ends,
+            pauses::a_message_answers_the_question_that_waits_in_its_space,
             rules::rules_are_kept_with_the_answer_that_gives_them,
             rules::a_persons_rule_is_for_the_space_that_was_asked_and_is_that_persons_to_delete,
             rules::no_call_is_decided_or_begun_by_a_rule_that_does_not_hold_any_more,
@@ -256,6 +262,7 @@ macro_rules! contract_tests {
             recent::a_new_member_is_given_what_was_said_before,
             registry::the_first_world_is_created_once,
             registry::handles_are_unique_and_unknown_ids_are_named,
+            registry::a_retired_agent_is_not_counted_among_the_members_of_a_space,
             registry::the_handles_of_a_retired_agent_and_a_closed_space_can_be_taken,
             registry::a_closed_space_is_opened_again,
             registry::an_operators_change_of_a_memory_leaves_an_open_cycle_valid,
@@ -296,6 +303,7 @@ macro_rules! durable_contract_tests {
             durable::an_open_cycle_is_due_again_after_a_crash,
             durable::step_records_survive_a_crash_and_move_to_the_run,
             durable::a_crash_is_reported_only_to_activations_that_continue_interrupted_work,
+            durable::a_panic_is_read_until_an_opening_has_counted_it,
             durable::an_activation_is_clean_after_a_graceful_stop_and_suspect_after_a_crash,
             durable::a_store_that_is_in_use_cannot_be_opened_again,
             durable::many_accepts_share_few_transactions,

@@ -122,7 +122,7 @@ pub async fn a_plan_that_skips_what_it_missed_fires_for_no_late_slot(b: Backend)
     assert_eq!(set(&w, plan.clone()).await.unwrap(), Some(plan.clone()));
     let late = at(3 * HOUR + 30 * 60_000);
     let dropped = LatePlan { agent: w.ada, plan: plan.id, name: "skip".into(), slot: at(HOUR) };
-    let fired = DueFired { wake: vec![], late: vec![dropped] };
+    let fired = DueFired { wake: vec![], late: vec![dropped], shifting: false };
     assert_eq!(w.b.store.fire_due(late, 10).await.unwrap(), fired);
     assert_eq!(plans(&w).await, [Plan { next_at: Some(at(4 * HOUR)), ..plan }]);
     assert_eq!(w.b.store.fire_due(at(4 * HOUR), 10).await.unwrap().wake.len(), 1);

@@ -7,7 +7,7 @@ use agent::entry::EntryKind;
 use agent::event::Trust;
 use agent::id::{AgentId, CycleId};
 use agent::limits;
-use agent::port::{Excerpt, RecallError, RecallKind, RecallQuery};
+use agent::port::{CycleRef, Excerpt, RecallError, RecallKind, RecallQuery};
 use agent::space::NewMessage;
 
 use super::Backend;
@@ -73,7 +73,8 @@ pub async fn an_agent_finds_what_it_was_shown_what_it_wrote_and_what_it_remember
         kind: RecallKind::Inbox,
         cycle: Some(driver.open.id),
         key: None,
-        space: Some("family".into()),
+        space: Some(w.family),
+        space_handle: Some("family".into()),
         trust: Some(Trust::Member),
         text: "1. [space family] Husam: \"the boiler leaks\"".into(),
     };
@@ -129,13 +130,17 @@ pub async fn an_agent_finds_nothing_of_another_agent(b: Backend) {
     found(&w, w.bob, query("pepper"), 2).await;
     found(&w, w.ada, query("pepper"), 0).await;
     found(&w, w.bob, query("saffron"), 0).await;
-    assert_eq!(w.b.lookup.cycle(w.ada, bob.open.id).await.unwrap(), []);
-    let own = w.b.lookup.cycle(w.ada, ada.open.id).await.unwrap();
+    assert_eq!(w.b.lookup.cycle(w.ada, CycleRef::Id(bob.open.id)).await.unwrap(), []);
+    let own = w.b.lookup.cycle(w.ada, CycleRef::Id(ada.open.id)).await.unwrap();
     assert_eq!(own.iter().map(|entry| entry.seq).collect::<Vec<_>>(), [1, 2]);
     let nobody = AgentId(super::world::fresh());
     assert!(w.b.lookup.recall(nobody, query("pepper")).await.unwrap().excerpts.is_empty());
-    assert_eq!(w.b.lookup.cycle(nobody, ada.open.id).await.unwrap(), []);
-    assert_eq!(w.b.lookup.cycle(w.ada, CycleId(super::world::fresh())).await.unwrap(), []);
+    assert_eq!(w.b.lookup.cycle(nobody, CycleRef::Id(ada.open.id)).await.unwrap(), []);
+    for unknown in [CycleRef::Id(CycleId(super::world::fresh())), CycleRef::Number(0), CycleRef::Number(2)] {
+        assert_eq!(w.b.lookup.cycle(w.ada, unknown).await.unwrap(), [], "{unknown:?}");
+    }
+    assert_eq!(w.b.lookup.cycle(w.ada, CycleRef::Number(1)).await.unwrap(), own, "by its run's number");
+    assert_eq!(w.b.lookup.cycle(nobody, CycleRef::Number(1)).await.unwrap(), []);
 }
 
 /// What was posted there without it is not found.
@@ -147,7 +152,7 @@ pub async fn of_a_space_that_it_left_an_agent_finds_what_it_processed(b: Backend
     w.post(w.team, "now the password is maple").await;
     lived(&w, w.bob, "now the password is maple", "noted").await;
     found(&w, w.bob, query("maple"), 1).await;
-    assert_eq!(found(&w, w.ada, query("password"), 1).await[0].space.as_deref(), Some("team"));
+    assert_eq!(found(&w, w.ada, query("password"), 1).await[0].space_handle.as_deref(), Some("team"));
     found(&w, w.ada, query("maple"), 0).await;
 }
 
@@ -167,7 +172,7 @@ pub async fn messages_of_its_spaces_are_found_and_those_of_other_spaces_are_not(
         (texts(&posted)[0], posted[0].kind),
         ("@husam: the router is in the cellar", RecallKind::Message)
     );
-    assert_eq!((posted[0].space.as_deref(), posted[0].trust), (Some("team"), Some(Trust::Member)));
+    assert_eq!((posted[0].space_handle.as_deref(), posted[0].trust), (Some("team"), Some(Trust::Member)));
     found(&w, w.bob, query("attic"), 0).await;
     let all = RecallQuery { kind: Some(RecallKind::Message), ..query("router") };
     assert!(found(&w, w.ada, all.clone(), 2).await.iter().all(|message| message.cycle.is_some()));
@@ -189,7 +194,12 @@ pub async fn a_search_can_be_limited_to_a_time_a_space_and_a_kind(b: Backend) {
     let all = query("tea");
     found(&w, w.ada, all.clone(), 4).await;
     let space = |space: &str| RecallQuery { space: Some(space.into()), ..all.clone() };
-    assert!(found(&w, w.ada, space("family"), 2).await.iter().all(|e| e.space.as_deref() == Some("family")));
+    assert!(
+        found(&w, w.ada, space("family"), 2)
+            .await
+            .iter()
+            .all(|e| e.space_handle.as_deref() == Some("family"))
+    );
     found(&w, w.ada, space(&w.team.to_string()), 2).await;
     let kind = RecallKind::Inbox;
     let both = found(&w, w.ada, RecallQuery { kind: Some(kind), ..space("team") }, 1).await;

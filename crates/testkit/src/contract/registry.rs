@@ -2,7 +2,7 @@
 
 use agent::changes::MemoryChange;
 use agent::config::{AgentConfig, WakeOn};
-use agent::entity::EntityKind;
+use agent::entity::{EntityKind, Member};
 use agent::id::{AgentId, CredentialId, CycleId, EntityId, SpaceId};
 use agent::life::Standing;
 use agent::limits;
@@ -111,6 +111,23 @@ pub async fn handles_are_unique_and_unknown_ids_are_named(b: Backend) {
     assert_eq!(w.b.reader.entity(w.husam.to_string()).await.unwrap(), Some(husam));
     let people = w.b.reader.entities(Some(EntityKind::Human), everything()).await.unwrap();
     assert_eq!(people.items.len(), 1);
+}
+
+/// A retired agent is no member that anybody can reach: neither for clients nor in what other agents see.
+pub async fn a_retired_agent_is_not_counted_among_the_members_of_a_space(b: Backend) {
+    let w = world(b).await;
+    w.post(w.family, "hello").await;
+    let is_there = |members: &[Member]| members.iter().any(|member| member.entity.id == w.ada.entity());
+    let before = w.wake(w.bob).await.facts;
+    assert!(before.spaces.iter().any(|space| is_there(&space.members)));
+    assert!(is_there(&w.b.reader.members(w.family).await.unwrap()));
+    w.b.registry.set_standing(w.ada, Standing::Retired, at(5)).await.unwrap();
+    let after = w.wake(w.bob).await.facts;
+    assert!(after.rev > before.rev, "what bob sees is read again");
+    assert!(after.spaces.iter().all(|space| !is_there(&space.members) && space.more_members == 0));
+    assert!(!is_there(&w.b.reader.members(w.family).await.unwrap()));
+    let closed = w.b.registry.remove_member(w.family, w.ada.entity()).await;
+    assert!(closed.is_ok(), "it can still be taken out: {closed:?}");
 }
 
 /// The handle leads to the living one; the retired agent and the closed space keep their ids under a marked name.

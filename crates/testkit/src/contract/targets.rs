@@ -20,6 +20,8 @@ fn target(name: &str, of: NewsOf, on: &[NewsKind]) -> StoredTarget {
         allow: vec!["127.0.0.1:80".into()],
         on: on.to_vec(),
         of,
+        only_if: Some("data.urgent".into()),
+        body: Some(serde_json::json!({"text": "{{ data.text }}"})),
         off: None,
         at: at(5),
     }
@@ -158,7 +160,7 @@ pub async fn a_target_is_told_which_call_waits_for_a_person(b: Backend) {
     for body in told {
         let data = &body["data"];
         assert_eq!((&body["type"], &data["call"]), (&"approval.wanted".into(), &call.0.clone().into()));
-        assert_eq!((&data["agent"], &data["space"]), (&"ada".into(), &"family".into()));
+        assert_eq!((&data["agent_handle"], &data["space_handle"]), (&"ada".into(), &"family".into()));
         assert!(data.get("arguments").is_none() && data.get("hash").is_none(), "{data}");
     }
 }

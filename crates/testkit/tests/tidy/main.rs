@@ -5,16 +5,16 @@
 
 #![allow(clippy::disallowed_methods, reason = "tests start programs as they need")]
 
+mod code_map;
 mod dependencies;
-mod documents;
-mod import_cycles;
-mod imports;
-mod layout;
-mod metadata;
-mod points;
-mod report;
-mod rust;
-mod scenarios;
-mod sources;
+mod file_imports;
+mod pages;
 mod tree;
 mod types;
+mod words;
+
+/// Ends a test; fails with all violations at once, each a place and what to do there.
+#[track_caller]
+fn none(violations: Vec<String>) {
+    assert!(violations.is_empty(), "\n{}\n({} to fix)", violations.join("\n"), violations.len());
+}

@@ -1,107 +1,70 @@
 //! A type name means the same type everywhere.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use crate::report::Report;
-use crate::tree;
+use crate::none;
+use crate::tree::{self, TextFile};
 
 /// Names that a file may use for a private type.
 const PRIVATE: &[&str] = &["Args", "Error", "Row", "State"];
-/// Names that several types share, each with the reason. At most ten.
-const SHARED: &[(&str, &str)] =
-    &[("Result", "the usual alias of a crate for `std::result::Result` with its own error")];
-
-/// A type and where it is declared.
-struct Declared {
-    /// The crate. A test binary counts as a separate crate.
-    unit: String,
-    place: String,
-    /// Where the type can be used.
-    visibility: Visibility,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Visibility {
-    Everywhere,
-    Crate,
-    File,
-}
+/// The usual alias of a crate for `std::result::Result` with its own error.
+const SHARED: &str = "Result";
 
 #[test]
 fn every_type_name_is_unique() {
-    let mut report = Report::default();
-    assert!(SHARED.len() <= 10, "at most ten names may be shared");
-    let shared: BTreeSet<&str> = SHARED.iter().map(|(name, _)| *name).collect();
-    for (name, types) in declared() {
-        if shared.contains(name.as_str()) {
+    let files = tree::rust_files();
+    let declared = files
+        .iter()
+        .flat_map(|file| file.code().filter_map(move |(line, code)| Some((file, line, declaration(code)?))));
+    // Where each name was seen first: in each crate, and as a public type of any crate.
+    let (mut inside, mut public) = (BTreeMap::new(), BTreeMap::new());
+    let mut found = Vec::new();
+    for (file, line, (visibility, name)) in declared {
+        let (own, place) = (unit(file), format!("{}:{line}", file.path));
+        if name == SHARED || visibility.is_empty() && PRIVATE.contains(&name) {
             continue;
         }
-        let public: Vec<&Declared> =
-            types.iter().filter(|declared| declared.visibility == Visibility::Everywhere).collect();
-        if let Some(other) = public.iter().find(|declared| declared.unit != public[0].unit) {
-            let text = format!("`{name}` is the name of another type in {}: rename one", public[0].place);
-            report.add(&other.place, text);
+        let mut other = inside.insert((own.clone(), name), place.clone());
+        if visibility == "pub" {
+            let (first, there) = public.entry(name).or_insert_with(|| (own.clone(), place.clone()));
+            other = other.or_else(|| (*first != own).then(|| there.clone()));
         }
-        let mut by_unit: BTreeMap<&str, &Declared> = BTreeMap::new();
-        for declared in &types {
-            let private = PRIVATE.contains(&name.as_str()) && declared.visibility == Visibility::File;
-            if private {
-                continue;
-            }
-            if let Some(other) = by_unit.insert(&declared.unit, declared) {
-                let text = format!("`{name}` is the name of another type in {}: rename one", other.place);
-                report.add(&declared.place, text);
-            }
+        if let Some(other) = other {
+            found.push(format!("{place}: `{name}` is the name of another type in {other}: rename one"));
         }
     }
-    report.finish();
+    none(found);
 }
 
-/// All types that are declared at the left margin, by name.
-fn declared() -> BTreeMap<String, Vec<Declared>> {
-    let mut found: BTreeMap<String, Vec<Declared>> = BTreeMap::new();
-    for source in tree::rust_files() {
-        for (line, text) in source.numbered() {
-            if let Some((visibility, name)) = type_name(&text.code) {
-                let unit = unit(&source.path, source.package());
-                let place = format!("{}:{line}", source.path);
-                found.entry(name.to_owned()).or_default().push(Declared { unit, place, visibility });
-            }
-        }
-    }
-    found
+/// The crate; a test binary is one of its own.
+fn unit(file: &TextFile) -> String {
+    let inside = file.path.strip_prefix(file.package()).unwrap_or_default();
+    let test = inside.strip_prefix("/tests/").and_then(|test| test.split(['/', '.']).next());
+    test.map_or_else(|| file.package().to_owned(), |test| format!("{}/tests/{test}", file.package()))
 }
 
-fn unit(path: &str, package: &str) -> String {
-    let inside = path.strip_prefix(package).unwrap_or(path).trim_start_matches('/');
-    match inside.strip_prefix("tests/") {
-        Some(test) => {
-            let binary = test.split(['/', '.']).next().unwrap_or(test);
-            format!("{package}/tests/{binary}")
-        }
-        None => package.to_owned(),
-    }
-}
-
-fn type_name(code: &str) -> Option<(Visibility, &str)> {
-    let (visibility, rest) = match code.strip_prefix("pub") {
-        Some(rest) if rest.starts_with('(') => (Visibility::Crate, rest.split_once(") ")?.1),
-        Some(rest) => (Visibility::Everywhere, rest.strip_prefix(' ')?),
-        None => (Visibility::File, code),
-    };
-    let rest = ["struct ", "enum ", "trait ", "type "].iter().find_map(|word| rest.strip_prefix(word))?;
-    let end = rest.find(|letter: char| !letter.is_alphanumeric() && letter != '_').unwrap_or(rest.len());
-    Some((visibility, &rest[..end]))
+/// The visibility and the name of the type that is declared at the left margin, or as a set of `names!`.
+fn declaration(code: &str) -> Option<(&str, &str)> {
+    let code = code.strip_prefix("    ").filter(|code| code.starts_with("pub enum ")).unwrap_or(code);
+    let words = ["struct ", "enum ", "trait ", "type "];
+    let (at, word) = words.iter().find_map(|word| code.find(word).map(|at| (at, word)))?;
+    let visibility = code[..at].trim_end();
+    let name = code[at + word.len()..].split(|c: char| !c.is_alphanumeric() && c != '_').next()?;
+    let begins = at == visibility.len() + usize::from(!visibility.is_empty());
+    (begins
+        && (visibility.is_empty() || visibility == "pub" || visibility.starts_with("pub("))
+        && !visibility.contains(' '))
+    .then_some((visibility, name))
 }
 
 #[test]
 fn only_declarations_of_types_are_recognized() {
-    let at = |code| type_name(code).map(|(visibility, name)| (visibility as u8, name));
-    assert_eq!(at("pub struct Page<T> {"), Some((0, "Page")));
-    assert_eq!(at("pub(crate) enum End {"), Some((1, "End")));
-    assert_eq!(at("type Judged = (Verdict, String);"), Some((2, "Judged")));
-    assert_eq!(at("    type Item = u8;"), None);
-    assert_eq!(at("pub use keys::Kind;"), None);
-    assert_eq!(unit("crates/cli/tests/docs/page.rs", "crates/cli"), "crates/cli/tests/docs");
-    assert_eq!(unit("bench/src/main.rs", "bench"), "bench");
+    assert_eq!(declaration("pub struct Page<T> {"), Some(("pub", "Page")));
+    assert_eq!(declaration("pub(crate) enum End {"), Some(("pub(crate)", "End")));
+    assert_eq!(declaration("type Judged = (Verdict, String);"), Some(("", "Judged")));
+    assert_eq!(declaration("    type Item = u8;"), None);
+    assert_eq!(declaration("pub use keys::Kind;"), None);
+    let unit_of = |path: &str| unit(&TextFile { path: path.to_owned(), text: String::new() });
+    assert_eq!(unit_of("crates/cli/tests/docs/page.rs"), "crates/cli/tests/docs");
+    assert_eq!(unit_of("bench/src/main.rs"), "bench");
 }

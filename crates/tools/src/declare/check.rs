@@ -51,7 +51,7 @@ pub(crate) fn check(declaration: &Declaration, taken: &[String]) -> Vec<Wrong> {
     if declaration.kind == ToolKind::Mcp {
         // Its description was checked when the server was asked, and is checked again where the tool is built.
         mistakes.unless(declaration.mcp.is_some(), "mcp", || {
-            "wanted `server` and `approved`; `viv mcp approve SERVER` writes them".into()
+            "wanted `server` and `approved`; they are written when the server's tools are approved".into()
         });
         return mistakes.0;
     }

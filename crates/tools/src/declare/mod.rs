@@ -9,10 +9,13 @@ pub(crate) mod terms;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use agent::call::Effect;
 use agent::limits;
+use agent::port::ToolSpec;
+use agent::quote::{visible, visible_json};
 pub use agent::tool::{ToolLabel, ToolLabels};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -164,6 +167,24 @@ impl Declaration {
     /// not have yet will be part of it without anybody thinking of it. The value of a secret is not, its name is.
     pub fn version(&self) -> String {
         hash_of(self)
+    }
+
+    /// The tool as models see it. `worker` is the version of the workers that run it, if any do.
+    pub(crate) fn spec(&self, worker: Option<String>) -> ToolSpec {
+        ToolSpec {
+            name: self.name.clone(),
+            description: visible(self.description.trim()),
+            schema: Arc::new(visible_json(&self.input)),
+            effect: self.effect,
+            visible: self.visible,
+            timeout: self.timeout,
+            asynchronous: self.asynchronous,
+            version: self.version(),
+            labels: self.labels(),
+            worker,
+            foreign: false,
+            counted: OnceLock::new(),
+        }
     }
 }
 

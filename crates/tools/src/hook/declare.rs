@@ -65,9 +65,12 @@ pub struct HookDeclaration {
     /// The header with a shared secret.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub header: Option<String>,
-    /// The template of what agents read.
-    #[serde(default = "whole_body")]
-    pub event: String,
+    /// The template of what agents read. Stores of earlier versions have it as `event`.
+    #[serde(default = "whole_body", alias = "event")]
+    pub template: String,
+    /// An expression: a delivery with which it is not true wakes nobody.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub only_if: Option<String>,
     /// An expression that says whether it is urgent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub urgent: Option<String>,
@@ -102,15 +105,12 @@ impl HookDeclaration {
         let names = match self.secrets.as_slice() {
             [] if self.kind == HookKind::Key => return Ok(Verifier::Key),
             [] => {
-                return Err(
-                    "`secrets`: wanted the name of at least one secret\nhint: `viv secrets set NAME`".into(),
-                );
+                return Err("`secrets`: wanted the name of at least one secret of the server".into());
             }
             _ if self.kind == HookKind::Key => {
                 let why = "`secrets`: a hook of this kind is verified by a key of the server";
-                return Err(format!(
-                    "{why}\nhint: leave the secrets out, and create a key with `viv keys add`"
-                ));
+                let hint = "leave the secrets out, and create a key with the scope `service:NAME`";
+                return Err(format!("{why}\nhint: {hint}"));
             }
             names => SecretNames(names),
         };
@@ -157,16 +157,18 @@ pub(super) fn read(declaration: &Value) -> Result<HookDeclaration, Vec<String>> 
         None => {}
     }
     let known = BTreeSet::from(PARTS);
-    let rule = hook.urgent.as_ref().map(|rule| ("urgent", format!("{{{{ {rule} }}}}")));
-    for (key, source) in rule.into_iter().chain([("event", hook.event.clone())]) {
-        if source.len() > limits::HOOK_TEMPLATE_MAX_BYTES {
-            wrong.push(format!("`{key}`: wanted at most {} bytes", limits::HOOK_TEMPLATE_MAX_BYTES));
-        } else if let Err(why) = template::check(&source, Slot::Event, &known) {
-            wrong.push(format!("`{key}`: {why}"));
-        }
+    let rules = [("only_if", &hook.only_if), ("urgent", &hook.urgent)];
+    let rules = rules.into_iter().filter_map(|(key, rule)| Some((key, rule.as_deref()?, true)));
+    for (key, source, is_rule) in rules.chain([("template", hook.template.as_str(), false)]) {
+        let checked = match source.len() > limits::HOOK_TEMPLATE_MAX_BYTES {
+            true => Err(format!("wanted at most {} bytes", limits::HOOK_TEMPLATE_MAX_BYTES)),
+            false if is_rule => template::check_rule(source, &known),
+            false => template::check(source, Slot::Event, &known),
+        };
+        wrong.extend(checked.err().map(|why| format!("`{key}`: {why}")));
     }
-    if hook.event.trim().is_empty() {
-        wrong.push("`event`: wanted a template, such as `{{ body }}`".to_owned());
+    if hook.template.trim().is_empty() {
+        wrong.push("`template`: wanted a template, such as `{{ body }}`".to_owned());
     }
     if wrong.is_empty() { Ok(hook) } else { Err(wrong) }
 }

@@ -118,19 +118,27 @@ fn mapped(
     Ok(Some((payload, urgent)))
 }
 
-/// The event's payload, and whether it is urgent. A template that writes nothing, or a value that is absent, leaves the
-/// delivery out.
+/// The event's payload, and whether it is urgent. A rule that is not true leaves the delivery out, and so does a template
+/// that writes nothing, or a value that is absent. A rule that cannot be decided refuses it: nothing is lost unseen.
 fn written(
     hook: &HookDeclaration,
     body: Value,
     headers: Map<String, Value>,
 ) -> Result<Option<(Value, bool)>, HookRefusal> {
-    let is_whole = hook.event == WHOLE_BODY;
-    if is_whole && hook.urgent.is_none() {
+    let is_whole = hook.template == WHOLE_BODY;
+    if is_whole && hook.urgent.is_none() && hook.only_if.is_none() {
         return Ok(Some((body, false)));
     }
     let parts = json!({"body": body, "headers": headers});
     let context = template::context(&parts);
+    if let Some(rule) = &hook.only_if {
+        let wanted = template::is_true(rule, &context).map_err(|why| {
+            HookRefusal::Unmapped(format!("the hook's `only_if` cannot be decided with this delivery: {why}"))
+        })?;
+        if !wanted {
+            return Ok(None);
+        }
+    }
     let urgent = hook.urgent.as_ref().is_some_and(|rule| {
         template::is_true(rule, &context).unwrap_or_else(|why| {
             tracing::warn!("a rule for urgent deliveries cannot be used, so one is not urgent: {why}");
@@ -140,7 +148,7 @@ fn written(
     if is_whole {
         return Ok(Some((body, urgent)));
     }
-    let written = template::value(&hook.event, Slot::Event, &context).map_err(|why| unmapped(&why))?;
+    let written = template::value(&hook.template, Slot::Event, &context).map_err(|why| unmapped(&why))?;
     let is_nothing = |value: &minijinja::Value| value.as_str().is_some_and(|text| text.trim().is_empty());
     let Some(written) = written.filter(|value| !is_nothing(value)) else { return Ok(None) };
     let payload = serde_json::to_value(written).map_err(|error| unmapped(&error.to_string()))?;

@@ -5,13 +5,12 @@ mod answer;
 mod plan;
 
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use agent::call::Outcome;
 use agent::changes::Inward;
 use agent::limits;
 use agent::port::{BoxFuture, Done, Tool, ToolContext, ToolError, ToolSpec};
-use agent::quote::{visible, visible_json};
 use serde_json::Value;
 
 pub(crate) use self::answer::{AnswerHead, is_text, refusal, retry_after, unknown};
@@ -48,20 +47,7 @@ impl HttpTool {
             let mistakes = wrong.into_iter();
             return Err(mistakes.map(|(key, why)| DeclarationMistake { file: None, key, why }).collect());
         };
-        let spec = ToolSpec {
-            name: declaration.name.clone(),
-            description: visible(declaration.description.trim()),
-            schema: Arc::new(visible_json(&declaration.input)),
-            effect: declaration.effect,
-            visible: declaration.visible,
-            timeout: declaration.timeout,
-            asynchronous: declaration.asynchronous,
-            version: declaration.version(),
-            labels: declaration.labels(),
-            worker: None,
-            foreign: false,
-            counted: OnceLock::new(),
-        };
+        let spec = declaration.spec(None);
         let turns = Turns::new(declaration.concurrency, declaration.rate);
         Ok(Self { declaration, http, spec, checker, turns, connector, secrets })
     }

@@ -82,8 +82,7 @@ fn draft(http: &HttpDeclaration, context: &Value) -> Result<Draft, String> {
         }
     }
     let structured = |source, key| {
-        let mut room = limits::TEMPLATE_OUTPUT_MAX_BYTES;
-        json_body(source, context, &mut room).map_err(at(key)).map(Option::unwrap_or_default)
+        template::structured(source, Slot::Value, context).map_err(at(key)).map(Option::unwrap_or_default)
     };
     let body = match (&http.json, &http.form, &http.body) {
         (Some(json), ..) => {
@@ -148,40 +147,6 @@ fn pairs(name: &str, value: Option<&Value>) -> Result<Vec<(String, String)>, Str
     let mut found = Vec::new();
     template::form::pairs(Some(name), &value, &mut found);
     Ok(found)
-}
-
-/// JSON with its texts written; `None` for a text that is a single absent argument. `room` is what they may still take.
-fn json_body(
-    source: &serde_json::Value,
-    context: &Value,
-    room: &mut usize,
-) -> Result<Option<serde_json::Value>, String> {
-    use serde_json::Value as Json;
-    Ok(Some(match source {
-        Json::String(text) => {
-            let Some(value) = template::value(text, Slot::Value, context)? else { return Ok(None) };
-            let written = serde_json::to_value(value).map_err(|error| error.to_string())?;
-            let left = room.checked_sub(written.to_string().len());
-            *room =
-                left.ok_or_else(|| format!("wanted at most {} bytes", limits::TEMPLATE_OUTPUT_MAX_BYTES))?;
-            written
-        }
-        Json::Array(items) => {
-            let written: Result<Vec<_>, _> =
-                items.iter().map(|item| json_body(item, context, room)).collect();
-            Json::Array(written?.into_iter().flatten().collect())
-        }
-        Json::Object(map) => {
-            let mut written = serde_json::Map::new();
-            for (key, value) in map {
-                if let Some(value) = json_body(value, context, room)? {
-                    written.insert(key.clone(), value);
-                }
-            }
-            Json::Object(written)
-        }
-        other => other.clone(),
-    }))
 }
 
 /// Opens the secrets that a request names.

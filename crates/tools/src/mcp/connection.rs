@@ -203,7 +203,7 @@ impl Connection {
         };
         let text = format!(
             "the MCP server `{server}` {why}: `{tool}`. It was not called.\n\
-             hint: an operator can look at its tools and approve them with `viv mcp approve {server}`"
+             hint: an operator can look at its tools and approve them"
         );
         Err(Failure::new(Known::Answered, text))
     }

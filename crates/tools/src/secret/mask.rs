@@ -46,7 +46,7 @@ struct Begun {
 }
 
 /// A part of the text to hide.
-struct Found {
+struct Masked {
     start: usize,
     end: usize,
     shown: Arc<str>,
@@ -104,7 +104,7 @@ struct Walk<'a> {
     /// How many of these there are.
     waiting: usize,
     /// In the order of their ends; none overlaps the one before.
-    found: Vec<Found>,
+    found: Vec<Masked>,
 }
 
 impl<'a> Walk<'a> {
@@ -188,7 +188,7 @@ impl<'a> Walk<'a> {
         if count < form.characters.len() {
             self.go_to(reading.end, Begun { count, behind_break: false, ..begun });
         } else {
-            self.hide(Found { start: begun.start, end: reading.end, shown: Arc::clone(&form.shown) });
+            self.hide(Masked { start: begun.start, end: reading.end, shown: Arc::clone(&form.shown) });
         }
     }
 
@@ -196,12 +196,12 @@ impl<'a> Walk<'a> {
     fn cut(&mut self, here: &[Begun], end: usize) {
         let long = here.iter().filter(|begun| begun.count >= CUT_MIN);
         if let Some(start) = long.map(|begun| begun.start).min() {
-            self.hide(Found { start, end, shown: CUT_SHOWN.into() });
+            self.hide(Masked { start, end, shown: CUT_SHOWN.into() });
         }
     }
 
     /// Secrets that overlap are hidden as one, by the name of the one that begins first, or else of the longest.
-    fn hide(&mut self, mut found: Found) {
+    fn hide(&mut self, mut found: Masked) {
         while let Some(last) = self.found.pop_if(|last| last.end > found.start) {
             let end = last.end.max(found.end);
             if (last.start, found.end) <= (found.start, last.end) {

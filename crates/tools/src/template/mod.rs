@@ -8,6 +8,7 @@ mod concat;
 mod filters;
 pub(crate) mod form;
 mod mark;
+mod structured;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -22,6 +23,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use self::filters::BoundedText;
 pub(crate) use self::mark::{fill, has_mark, names, written};
+pub(crate) use self::structured::{check_structured, structured};
 
 /// Checks the name of a secret; the error says what a name may be.
 pub(crate) fn check_secret_name(name: &str) -> Result<(), String> {
@@ -47,7 +49,8 @@ pub(crate) enum Slot {
     JsonText,
     /// A body as forms send it: values are percent-encoded.
     Form,
-    /// What an agent reads of a delivery. Structured values are written as JSON; no secrets.
+    /// What an agent reads of a delivery, or a target of what happened. Structured values are written as JSON, what is absent is
+    /// empty; no secrets.
     Event,
 }
 
@@ -73,7 +76,7 @@ pub(crate) fn check(source: &str, slot: Slot, known: &BTreeSet<&str>) -> Result<
         match name.as_str() {
             "secret" if slot.has_secrets() => {}
             "secret" if slot == Slot::Event => {
-                return Err("agents and models read this, so it has no secrets".into());
+                return Err("agents and others read this, so it has no secrets".into());
             }
             "secret" => {
                 return Err("a URL is written to logs, so it has no secrets\nhint: put it into `headers`, `query` or the body".into());
@@ -98,6 +101,13 @@ pub(crate) fn check(source: &str, slot: Slot, known: &BTreeSet<&str>) -> Result<
         Err(error) if is_unknown(&error) => Err(not_compiled(&error)),
         _ => Ok(()),
     }
+}
+
+/// Checks an expression that says yes or no, as [`check`] does a template.
+pub(crate) fn check_rule(rule: &str, known: &BTreeSet<&str>) -> Result<(), String> {
+    let source = concat::rewritten_expression(rule);
+    environment(Slot::Event).compile_expression(&source).map_err(|error| not_compiled(&error))?;
+    check(&format!("{{{{ {rule} }}}}"), Slot::Event, known)
 }
 
 /// The scheme, host and port at the beginning of a URL template; no value may reach into them.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use agent::id::SpaceId;
 use agent::port::{Courier as _, NewsKind, NewsOf, SendFailure, StoredTarget, TargetDelivery};
 use jiff::Timestamp;
+use serde_json::{Value, json};
 use tools::connector::{Connector, OwnAddress};
 use tools::courier::SignedCourier;
 use tools::secret::SecretValue;
@@ -36,6 +37,8 @@ fn target(url: String, secret: &str, allow: &[String]) -> StoredTarget {
         allow: allow.to_vec(),
         on: vec![NewsKind::Message],
         of: NewsOf::Space(SpaceId(Uuid::nil())),
+        only_if: None,
+        body: None,
         off: None,
         at: Timestamp::UNIX_EPOCH,
     }
@@ -190,4 +193,98 @@ async fn a_wrong_target_is_found_before_anything_is_sent() {
     assert!(check(&format!("https://a/{}", "x".repeat(3_000)), "right", &[]).is_err());
     assert_eq!(courier().unusable_secret("right").await, None);
     assert!(courier().unusable_secret("none").await.is_some());
+}
+
+/// What a server gets of the news that a message was posted: the type of the body and the body; `None` if it gets nothing.
+async fn told(only_if: Option<&str>, body: Option<Value>) -> Option<(String, String)> {
+    let server = Loopback::says("HTTP/1.1 204 No Content\r\n\r\n").await;
+    let at = target(format!("http://{}/in", server.address), "right", &[server.address.to_string()]);
+    let target = StoredTarget { only_if: only_if.map(str::to_owned), body, ..at };
+    courier().check(&target).expect("the target is fine");
+    let news = json!({
+        "type": "message", "timestamp": "2026-01-02T03:04:05Z",
+        "data": {"sender_handle": "ada", "text": "\"}, {\"a\": 1 \n\u{1f600}", "urgent": true, "seq": 7},
+    });
+    let delivery = TargetDelivery {
+        id: "msg_1".into(),
+        body: news.to_string(),
+        at: Timestamp::UNIX_EPOCH,
+        attempts: 0,
+        why: None,
+    };
+    courier()
+        .send(&target, &delivery, Timestamp::from_second(1_700_000_000).expect("a time"))
+        .await
+        .expect("it is taken");
+    let request = server.requests().into_iter().next()?;
+    let (head, body) = request.split_once("\r\n\r\n").expect("a head");
+    let kind = head.lines().find_map(|line| line.strip_prefix("content-type: ")).expect("a type");
+    assert!(head.contains("webhook-signature: v1,"), "{head}");
+    Some((kind.to_owned(), body.to_owned()))
+}
+
+#[tokio::test]
+async fn a_target_is_sent_what_its_rule_and_its_template_make_of_the_news() {
+    let text = "\"}, {\"a\": 1 \n\u{1f600}";
+    for (body, wanted) in [
+        // No text leaves the place where it stands, and what is one value keeps its type.
+        (
+            json!({"text": "{{ data.sender_handle }}: {{ data.text }}", "n": "{{ data.seq }}", "fixed": [1, null]}),
+            Some(json!({"text": format!("ada: {text}"), "n": 7, "fixed": [1, null]})),
+        ),
+        (json!(["{{ data.urgent }}", "{{ data.none }}"]), Some(json!([true]))),
+        (json!({"all": "{{ data }}"}), None),
+    ] {
+        let (kind, sent) = told(None, Some(body)).await.unwrap();
+        let sent: Value = serde_json::from_str(&sent).unwrap();
+        assert_eq!(kind, "application/json");
+        match wanted {
+            Some(wanted) => assert_eq!(sent, wanted),
+            None => assert_eq!(sent["all"]["text"], text),
+        }
+    }
+    let plain = ("text/plain; charset=utf-8".to_owned(), format!("ada {text}"));
+    assert_eq!(told(None, Some(json!("{{ data.sender_handle }} {{ data.text }}"))).await, Some(plain));
+    for nothing in ["{{ data.none }}", "{% if data.seq > 9 %}{{ data.text }}{% endif %}"] {
+        assert_eq!(told(None, Some(json!(nothing))).await, None, "{nothing}");
+    }
+    assert!(told(Some("data.urgent and type == 'message'"), None).await.unwrap().1.contains("2026-01-02"));
+    for rule in ["not data.urgent", "data.nothing.at_all", "data.sender_handle == 'bob'"] {
+        assert_eq!(told(Some(rule), None).await, None, "{rule}");
+    }
+}
+
+#[tokio::test]
+async fn a_rule_or_template_of_a_target_that_cannot_be_is_refused_and_one_that_cannot_be_written_sends_nothing()
+ {
+    let with = |only_if: Option<String>, body: Option<Value>| StoredTarget {
+        only_if,
+        body,
+        ..target("https://example.com/in".into(), "right", &[])
+    };
+    let long = "x".repeat(20_000);
+    for (target, words) in [
+        (with(Some("dat.text".into()), None), "`only_if`: `dat` is no part"),
+        (with(Some("data.seq >".into()), None), "`only_if`: this is no valid template"),
+        (with(Some("true }} {{ false".into()), None), "`only_if`: this is no valid template"),
+        (with(Some(long.clone()), None), "`only_if`: wanted at most 16384 bytes"),
+        (with(None, Some(json!({"a": ["{{ data.text"]}))), "`body`: in `a`: in item 0: this is no valid"),
+        (with(None, Some(json!("{{ secret('right') }}"))), "so it has no secrets"),
+        (with(None, Some(json!(long))), "`body`: wanted at most 16384 bytes"),
+    ] {
+        let why = courier().check(&target).unwrap_err();
+        assert!(why.contains(words), "{why}");
+    }
+    let server = Loopback::says("HTTP/1.1 204 No Content\r\n\r\n").await;
+    let at = target(format!("http://{}/", server.address), "right", &[server.address.to_string()]);
+    for target in [
+        StoredTarget { only_if: Some("type + 1".into()), ..at.clone() },
+        StoredTarget { body: Some(json!({"n": "{{ type + 1 }}"})), ..at.clone() },
+        StoredTarget { body: Some(json!("{% for n in range(99999) %}{{ type }}{% endfor %}")), ..at },
+    ] {
+        courier().check(&target).unwrap();
+        let Err(SendFailure::Failed(why)) = send(&target).await else { panic!("{target:?}") };
+        assert!(why.contains("so nothing was sent"), "{why}");
+    }
+    assert!(server.requests().is_empty());
 }

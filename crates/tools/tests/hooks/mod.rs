@@ -68,7 +68,7 @@ fn hooks() -> ServerHooks {
 }
 
 fn declared(kind: &str) -> Value {
-    json!({"kind": kind, "secrets": [kind], "event": "{{ body }}"})
+    json!({"kind": kind, "secrets": [kind], "template": "{{ body }}"})
 }
 
 async fn send(
@@ -111,7 +111,7 @@ async fn what_other_programs_sign_is_verified_and_becomes_an_event() {
     };
     assert_eq!(delivery.as_deref(), Some("gh-1"));
     let form = "token=xyzz0WbapA4vBCDEFasx0q6G&team_id=T1DC2JH3J&team_domain=testteamnow&channel_id=G8PSS9T3V&channel_name=foobar&user_id=U2CERLKJA&user_name=roadrunner&command=%2Fwebhook-collect&text=&response_url=https%3A%2F%2Fhooks.slack.com%2Fcommands%2FT1DC2JH3J%2F397700885554%2F96rGlfmibIGlgcZRskXaIFfN&trigger_id=398738663015.47445629121.803a0bc887a14d10d2c447fce8b6703c";
-    let hook = json!({"kind": "slack", "secrets": ["slack_docs"], "event": "{{ body.command }}"});
+    let hook = json!({"kind": "slack", "secrets": ["slack_docs"], "template": "{{ body.command }}"});
     let headers = [
         ("content-type", "application/x-www-form-urlencoded"),
         ("x-slack-request-timestamp", "1531420618"),
@@ -305,7 +305,7 @@ async fn a_secret_that_does_not_come_holds_back_only_the_hooks_that_want_it() {
 #[tokio::test]
 async fn a_shared_secret_is_wanted_whole_and_hidden_from_the_template() {
     let hook = json!({
-        "kind": "shared_secret", "secrets": ["github"], "header": "X-Gitlab-Token", "event": "{{ headers }}",
+        "kind": "shared_secret", "secrets": ["github"], "header": "X-Gitlab-Token", "template": "{{ headers }}",
     });
     let token = |value| [JSON, ("x-gitlab-token", value), ("authorization", "Bearer x"), ("x-other", "1")];
     for wrong in ["", "github-secre", "github-secrets", "github-Secret"] {
@@ -393,10 +393,10 @@ async fn what_is_verified_and_cannot_be_read_is_refused() {
 }
 
 #[tokio::test]
-async fn templates_make_the_event_and_rules_make_it_urgent() {
+async fn templates_make_the_event_and_rules_say_whether_it_is_one_and_urgent() {
     let made = |event: &str, urgent: Option<&str>| {
         let mut hook = declared("github");
-        hook["event"] = json!(event);
+        hook["template"] = json!(event);
         if let Some(rule) = urgent {
             hook["urgent"] = json!(rule);
         }
@@ -425,6 +425,24 @@ async fn templates_make_the_event_and_rules_make_it_urgent() {
     {
         assert_eq!(made(empty, Some("true")).await.unwrap(), nothing, "{empty}");
     }
+    let filtered = |rule: &str| {
+        let mut hook = declared("github");
+        (hook["only_if"], hook["urgent"]) = (json!(rule), json!("true"));
+        assert!(hooks().check(&hook).is_ok(), "{hook}");
+        async move { send(&hook, GITHUB, BODY.as_bytes(), SIGNED_AT).await.unwrap() }
+    };
+    for rule in ["body.type == 'invoice.paid'", "headers['x-github-event'] in ['push']", "body.text"] {
+        assert!(event(filtered(rule).await).urgent, "{rule}");
+    }
+    for rule in ["body.type == 'x'", "body.none.at.all == 'x'", "body.none", "not body.text", "none"] {
+        assert_eq!(filtered(rule).await, nothing, "{rule}");
+    }
+    // Nothing is lost because of a mistake: the service keeps what the rule cannot decide.
+    let HookReading::Refused { delivery, why } = filtered("body.type - 1 == 5").await else { panic!() };
+    assert!(delivery.as_deref() == Some("gh-1") && why.to_string().contains("`only_if`"), "{why}");
+    // As it was stored before.
+    let stored = json!({"kind": "github", "secrets": ["github"], "event": "{{ body.text }}"});
+    assert_eq!(event(send(&stored, GITHUB, BODY.as_bytes(), SIGNED_AT).await.unwrap()).payload, "hé");
     let result = made("{{ body.type - 1 }}", None).await;
     let Ok(HookReading::Refused { delivery, why: HookRefusal::Unmapped(_) }) = result else {
         panic!("{result:?}")
@@ -495,11 +513,14 @@ fn a_mistake_in_a_declaration_is_found_before_any_delivery() {
             json!({"kind": "shared_secret", "secrets": ["a"], "header": "X-Forwarded-For"}),
             "meaning of its own",
         ),
-        (json!({"kind": "github", "secrets": ["a"], "event": "{{ bdy }}"}), "did you mean `body`?"),
-        (json!({"kind": "github", "secrets": ["a"], "event": "{{ secret('a') }}"}), "no secrets"),
-        (json!({"kind": "github", "secrets": ["a"], "event": " "}), "wanted a template"),
-        (json!({"kind": "github", "secrets": ["a"], "event": "{{ body | nope }}"}), "nope"),
+        (json!({"kind": "github", "secrets": ["a"], "template": "{{ bdy }}"}), "did you mean `body`?"),
+        (json!({"kind": "github", "secrets": ["a"], "template": "{{ secret('a') }}"}), "no secrets"),
+        (json!({"kind": "github", "secrets": ["a"], "template": " "}), "wanted a template"),
+        (json!({"kind": "github", "secrets": ["a"], "template": "{{ body | nope }}"}), "nope"),
         (json!({"kind": "github", "secrets": ["a"], "urgent": "body.x =="}), "`urgent`"),
+        (json!({"kind": "github", "secrets": ["a"], "only_if": "body.x =="}), "`only_if`"),
+        (json!({"kind": "github", "secrets": ["a"], "only_if": "true }} {{ false"}), "`only_if`"),
+        (json!({"kind": "github", "secrets": ["a"], "only_if": "bdy.x"}), "did you mean `body`?"),
         (json!({"kind": "github", "secrets": ["a"], "agents": []}), "unknown field"),
     ] {
         let wrong = hooks().check(&hook).unwrap_err().join("\n");

@@ -75,7 +75,7 @@ async fn a_changed_description_is_refused_until_it_is_approved() {
     let tools = approved(&server).await;
     assert!(call(&server, &tools, "change", json!({})).await.is_ok());
     let error = call(&server, &tools, "echo", json!({"text": "hi"})).await.unwrap_err();
-    assert!(error.model.contains("viv mcp approve fake") && error.model.contains("`echo`"), "{error}");
+    assert!(error.model.contains("approve them") && error.model.contains("`echo`"), "{error}");
     assert!(call(&server, &tools, "env", json!({})).await.is_ok());
     let mut gone = tools[0].clone();
     gone.name = "gone".into();

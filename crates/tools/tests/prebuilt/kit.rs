@@ -5,10 +5,11 @@ use std::sync::Arc;
 use agent::call::Effect;
 use agent::config::AgentConfig;
 use agent::port::{
-    AgentTools, BoxFuture, BoxStream, Done, Model, ModelError, ModelInfo, ModelRequest, Models, Piece, Tool,
-    ToolContext, ToolError, ToolSpec, Toolbox, Toolset,
+    AgentTools, BoxFuture, Done, Model, ModelError, ModelInfo, Tool, ToolContext, ToolError, ToolSpec,
+    Toolbox, Toolset,
 };
 use agent::tool::ToolLabel;
+use models::scripted::{Script, authored};
 use serde_json::{Value, json};
 use tools::BadTool;
 
@@ -130,26 +131,10 @@ fn an_agent_has_an_added_tool_only_if_it_names_it_and_then_reads_large_outcomes(
 }
 
 /// A model that accepts as many tools as its name says.
-struct Narrow(ModelInfo);
-
-impl Model for Narrow {
-    fn info(&self) -> &ModelInfo {
-        &self.0
-    }
-
-    fn stream(&self, _request: ModelRequest<'_>) -> BoxStream<'static, Result<Piece, ModelError>> {
-        unreachable!("no test asks it")
-    }
-}
-
-struct NarrowModels;
-
-impl Models for NarrowModels {
-    fn model(&self, name: Option<&str>) -> Result<Arc<dyn Model>, ModelError> {
-        let name = name.unwrap_or("any");
-        let info = ModelInfo { name: name.to_owned(), max_tools: name.parse().ok(), ..ModelInfo::default() };
-        Ok(Arc::new(Narrow(info)))
-    }
+fn narrow(name: Option<&str>) -> Result<Arc<dyn Model>, ModelError> {
+    let name = name.unwrap_or("any");
+    let info = ModelInfo { name: name.to_owned(), max_tools: name.parse().ok(), ..ModelInfo::default() };
+    Ok(authored(info, |_| Script::new()))
 }
 
 #[test]
@@ -160,7 +145,7 @@ fn an_agent_with_more_tools_than_its_models_accept_is_refused_and_loses_the_last
     let kit = names.into_iter().fold(tools::prebuilt(), add);
     let of = |config: Value| {
         let config = AgentConfig::from_json(&config).unwrap();
-        let tools = AgentTools::of(&kit, &NarrowModels, &config);
+        let tools = AgentTools::of(&kit, &narrow, &config);
         let (refused, left_out) = (tools.too_many(), tools.left_out.clone());
         let specs = Toolset::from(tools).specs().iter().map(|spec| spec.name.clone()).collect::<Vec<_>>();
         (specs, left_out, refused.map(|(why, _)| why))

@@ -72,16 +72,16 @@ async fn a_note_may_have_an_importance_and_a_pin_within_limits() {
         note
     };
     let pinned = |from: usize, to: usize| {
-        let notes = (from..to).map(|n| note(&format!("k{n}"), json!({"pin": true})));
+        let notes = (from..to).map(|n| note(&format!("k{n}"), json!({"pinned": true})));
         json!({"memories": notes.collect::<Vec<_>>()})
     };
-    let high = note("a", json!({"importance": "high", "pin": false}));
+    let high = note("a", json!({"importance": "high", "pinned": false}));
     world.reply("set_memories", json!({"memories": [high]})).await;
     let wanted = MemoryChange::Set {
         key: "a".into(),
         value: "v".into(),
         importance: Some(Importance::High),
-        pin: Some(false),
+        pinned: Some(false),
         trust: None,
     };
     assert_eq!(world.pending.memories, [wanted]);

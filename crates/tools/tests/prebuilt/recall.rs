@@ -14,8 +14,16 @@ use uuid::Uuid;
 use crate::world::{CYCLE, World, now};
 
 fn excerpt(text: &str) -> Excerpt {
-    let (cycle, space, trust) = (Some(CYCLE), Some("family".into()), Some(Trust::Member));
-    Excerpt { at: now(), kind: RecallKind::Inbox, cycle, key: None, space, trust, text: text.into() }
+    Excerpt {
+        at: now(),
+        kind: RecallKind::Inbox,
+        cycle: Some(CYCLE),
+        key: None,
+        space: None,
+        space_handle: Some("family".into()),
+        trust: Some(Trust::Member),
+        text: text.into(),
+    }
 }
 
 fn entry(seq: u64, kind: EntryKind, role: Role, parts: Vec<Part>) -> Entry {
@@ -30,7 +38,7 @@ async fn an_excerpt_shows_time_kind_cycle_space_and_trust() {
         kind: RecallKind::Memory,
         cycle: None,
         key: Some("boiler".into()),
-        space: None,
+        space_handle: None,
         ..excerpt("boiler: old")
     };
     world.store.found = vec![excerpt("the boiler leaks"), memory];
@@ -99,10 +107,13 @@ async fn a_cycle_is_read_without_its_reasoning() {
     let reply = world.reply("read_cycle", json!({"cycle": CYCLE})).await;
     let texts: Vec<_> = reply["entries"].as_array().unwrap().iter().map(|entry| &entry["text"]).collect();
     assert_eq!(texts, ["hello", "fetch {\"url\":\"x\"}", "fetch: 200"]);
+    for named in ["7", " 7 "] {
+        assert_eq!(world.reply("read_cycle", json!({"cycle": named})).await, reply, "by its number");
+    }
     world.store.entries[2].trust = Trust::Outside;
     let read = world.ask("read_cycle", json!({"cycle": CYCLE})).await.unwrap();
     assert_eq!(read.outcome.trust, Some(Trust::Outside));
-    for unknown in [CycleId(Uuid::from_u128(9)).to_string(), "nothing".into()] {
+    for unknown in [CycleId(Uuid::from_u128(9)).to_string(), "nothing".into(), "8".into(), "-7".into()] {
         let error = world.refusal("read_cycle", json!({"cycle": unknown})).await;
         assert!(error.contains("no such cycle"), "{error}");
     }

@@ -26,7 +26,7 @@ fn outward(next: Next) -> Vec<CallRow> {
 }
 
 fn by(at: Timestamp) -> AnsweredBy {
-    AnsweredBy { who: Answerer::Operator, name: "kai".into(), at }
+    AnsweredBy { who: Answerer::Operator, name: "kai".into(), at, message: None }
 }
 
 /// The row as a person has approved it, perhaps with other arguments.
@@ -68,7 +68,7 @@ fn resumed_as(
     let life = Life { open: Some(open), head_seq, epoch: 4, commit_n: 20, ..before.life };
     let config = Arc::new(AgentConfig::from_json(&json!({"approve": ["fire", "o*"]})).unwrap());
     let activation = Activation { life, calls: rows, window: Window::Loaded(entries), config, ..before };
-    begin_at(with(activation), false, at(now))
+    begin_at(with(activation), at(now))
 }
 
 #[test]
@@ -162,6 +162,98 @@ fn after_its_pause_the_cycle_goes_on_and_the_answer_will_be_an_event() {
         } else {
             assert_eq!(kinds(&commits), [CommitKind::Open, CommitKind::Park]);
         }
+    }
+}
+
+#[test]
+fn a_paused_cycle_goes_on_as_soon_as_something_else_wants_its_agent() {
+    let waits = Glance { waiting: 1, newest: 9, ..Glance::default() };
+    let ends = |commits: &[Changes], next: &Next| {
+        let change =
+            &commits.iter().find(|commit| commit.kind == CommitKind::Settle).unwrap().call_changes[0];
+        assert_eq!(change.state, CallState::Detached);
+        let told = &read(commits)[0];
+        assert!(told.contains("pending") && told.contains("an operator"), "{told}");
+        assert!(!matches!(next, Next::Finished(_)), "{next:?}");
+    };
+    // It waits already when the call is decided.
+    let mut cycle = asking();
+    cycle.replied(Ok(reply(vec![call("fire")])), at(2_000));
+    let mut commits = Vec::new();
+    let next = drive_with(&mut cycle, waits, &mut commits);
+    assert!(!kinds(&commits).contains(&CommitKind::Park), "{:?}", kinds(&commits));
+    ends(&commits, &next);
+    // It comes while the cycle is paused.
+    let mut cycle = asking();
+    let (first, _) = reply_with(&mut cycle, vec![call("fire")]);
+    let row = first[0].calls[0].clone();
+    let mut cycle = resumed(&first, vec![row.clone()], 4_000);
+    let mut commits = Vec::new();
+    let next = drive_with(&mut cycle, waits, &mut commits);
+    ends(&commits, &next);
+    // Another call of the step still runs: that is waited for first.
+    let mut cycle = asking();
+    cycle.replied(Ok(reply(vec![call("fire"), call("look")])), at(2_000));
+    let mut commits = Vec::new();
+    let look = outward(drive_with(&mut cycle, waits, &mut commits)).remove(0);
+    assert_eq!(kinds(&commits), [CommitKind::Decide]);
+    cycle.settled(look.id, Outcome::ok("seen"));
+    let next = drive_with(&mut cycle, waits, &mut commits);
+    assert!(
+        commits.iter().flat_map(|commit| &commit.call_changes).any(|call| call.state == CallState::Detached)
+    );
+    assert!(!matches!(next, Next::Finished(_)), "{next:?}");
+}
+
+/// Drives the machine with commits that report that, until it wants something else.
+fn drive_with(cycle: &mut Cycle, glance: Glance, commits: &mut Vec<Changes>) -> Next {
+    loop {
+        match cycle.next(at(4_000)) {
+            Next::Commit(changes) => {
+                commits.push(*changes);
+                cycle.committed(done(glance), at(4_000));
+            }
+            other => return other,
+        }
+    }
+}
+
+#[test]
+fn a_card_names_who_caused_the_call_and_only_operators_read_what_the_model_wrote_beside_it() {
+    let mut cycle = asking();
+    let (commits, _) = reply_with(&mut cycle, vec![text("It hangs, so I restart it."), call("fire")]);
+    let row = &commits[0].calls[0];
+    let asked = row.approval.as_ref().unwrap();
+    assert_eq!(asked.said.as_deref(), Some("It hangs, so I restart it."));
+    let [by] = &asked.requested_by[..] else { panic!("wanted one, got {:?}", asked.requested_by) };
+    let card = crate::approval::card(row, asked);
+    assert!(card.contains(&format!("\nrequested by: {}\n", by.name)), "{card}");
+    let end = crate::approval::card_end(
+        row,
+        &crate::approval::Approval { state: ApprovalState::Expired, ..*asked.clone() },
+    );
+    assert!(end.contains(&format!("\nrequested by: {}\n", by.name)), "{end}");
+    let data = crate::space::tool_data(row).to_string();
+    assert!(data.contains("requested_by"), "{data}");
+    for shown in [card, end, data] {
+        assert!(!shown.contains("It hangs"), "{shown}");
+    }
+}
+
+#[test]
+fn what_was_withdrawn_is_answered_by_nobody() {
+    use crate::approval::{Approval, Withdrawn};
+    let mut cycle = asking();
+    let (commits, _) = reply_with(&mut cycle, vec![call("fire")]);
+    let row = &commits[0].calls[0];
+    for why in [Withdrawn::SpaceClosed, Withdrawn::AgentLeft] {
+        let asked = Approval { withdrawn: Some(why), ..*row.approval.clone().unwrap() };
+        let row = CallRow { approval: Some(Box::new(asked)), ..row.clone() };
+        for verdict in [PersonVerdict::Approve { arguments: None, remember: None }, PersonVerdict::Refuse] {
+            let refused = answered(row.clone(), &verdict, None, by(at(3_000)), true, None).unwrap_err();
+            assert!(matches!(refused, crate::approval::AnswerRefused::Over(_)), "{refused:?}");
+        }
+        assert_eq!(why.outcome().status, OutcomeStatus::Canceled);
     }
 }
 

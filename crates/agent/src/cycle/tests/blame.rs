@@ -42,13 +42,15 @@ fn an_event_that_fails_alone_too_often_is_dead() {
 
 /// Drives the activation after one that closed nothing, over the same cycle.
 fn after(end: End, deaths: u32, attempts: u32, events: u64) -> (Vec<Changes>, Next) {
+    let events_seen = events;
     let events: Vec<Waiting> = (1..=events).map(|seq| Waiting { deaths, ..service(seq, attempts) }).collect();
     let taken: Vec<u64> = events.iter().map(|event| event.seq).collect();
     let mut again = activation(events);
     again.life.open = Some(left_open(&taken));
     again.died = end == End::Died;
     again.clean = !again.died;
-    drive(&mut begin_after(again, end == End::Panicked))
+    again.panicked = (end == End::Panicked).then_some(events_seen);
+    drive(&mut begin_with(again))
 }
 
 use super::attempts::End;
@@ -112,6 +114,31 @@ fn deaths_during_a_step_fail_its_cycle_but_deaths_while_waiting_for_a_model_do_n
 }
 
 #[test]
+fn a_cycle_that_deaths_have_ended_says_so_also_if_an_answer_comes_in_between() {
+    let mut cycle = begin(vec![service(1, 0)]);
+    drive(&mut cycle);
+    let (commits, _) = reply_with(&mut cycle, vec![call("look")]);
+    let mut again = after_crash(&commits, 9);
+    again.life.open.as_mut().unwrap().deaths = limits::DEATHS_MAX - 1;
+    again.died = true;
+    let look = again.calls[0].id.clone();
+    let mut cycle = begin_with(again);
+    assert!(matches!(cycle.next(at(2_000)), Next::Commit(open) if open.kind == CommitKind::Open));
+    cycle.committed(done(Glance::default()), at(2_000));
+    for answered in [false, true] {
+        let Next::Commit(close) = cycle.next(at(2_000)) else { panic!("wanted it closed") };
+        assert_eq!(close.kind, CommitKind::Close);
+        let reason = close.run.unwrap().reason.unwrap();
+        let died = format!("the process died {} times", limits::DEATHS_MAX);
+        assert!(reason.contains(&died) && !reason.contains("failed"), "{reason}");
+        if !answered {
+            let answer = (look.clone(), Outcome::ok("seen"));
+            cycle.committed(CommitOutcome::Answered(vec![answer]), at(2_000));
+        }
+    }
+}
+
+#[test]
 fn after_a_crash_only_agents_that_were_awake_are_suspects() {
     let crashed = |waiting| Activation { clean: false, ..activation(waiting) };
     assert_eq!(crashed(vec![service(1, 0)]).suspicion(), None, "its event only waited");
@@ -138,7 +165,8 @@ fn only_the_event_that_failed_is_dead_even_if_others_have_arrived() {
         config.limits.max_attempts = most;
         again.config = Arc::new(config);
         again.life.open = Some(left_open(&[7]));
-        let (commits, next) = drive(&mut begin_after(again, true));
+        again.panicked = Some(7);
+        let (commits, next) = drive(&mut begin_with(again));
         let dead: Vec<_> = commits[1].settle.iter().map(|end| end.seq).collect();
         assert_eq!(dead, [7], "with {others:?}");
         assert_eq!(ended(&next).0, Ending::Failed);

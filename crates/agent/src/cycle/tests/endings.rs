@@ -36,7 +36,6 @@ fn time_between_the_activations_of_a_cycle_does_not_count() {
         model,
         others: Vec::new(),
         new_cycle: CycleId(Uuid::from_u128(51)),
-        panicked: false,
         unstored: Vec::new(),
     };
     let mut cycle = Cycle::begin(again, window, setup, hours(8));

@@ -76,17 +76,17 @@ impl Lived {
             return MemoryChange::Delete { key };
         }
         let pins = self.memories.values().filter(|memory| memory.pinned).count();
-        let pin = (pins < 6 && self.dice.chance(25)).then_some(true);
+        let pinned = (pins < 6 && self.dice.chance(25)).then_some(true);
         let value = format!("{}{}", "word ".repeat(self.dice.below(20) as usize), self.dice.below(1_000));
-        MemoryChange::Set { key, value, importance: None, pin, trust: None }
+        MemoryChange::Set { key, value, importance: None, pinned, trust: None }
     }
 
     fn make(&mut self, change: &MemoryChange) {
         self.facts_rev += 1;
         match change {
-            MemoryChange::Set { key, value, pin, .. } => {
+            MemoryChange::Set { key, value, pinned, .. } => {
                 let pinned =
-                    pin.unwrap_or_else(|| self.memories.get(key).is_some_and(|memory| memory.pinned));
+                    pinned.unwrap_or_else(|| self.memories.get(key).is_some_and(|memory| memory.pinned));
                 self.memories.insert(key.clone(), memory(key, value, pinned));
             }
             other => drop(self.memories.remove(other.key())),
@@ -183,14 +183,8 @@ impl Lived {
             max_output: 500,
             ..ModelInfo::default()
         };
-        let setup = Setup {
-            tools: tools.into(),
-            model,
-            others: Vec::new(),
-            new_cycle: id,
-            panicked: false,
-            unstored: Vec::new(),
-        };
+        let setup =
+            Setup { tools: tools.into(), model, others: Vec::new(), new_cycle: id, unstored: Vec::new() };
         let now = at(i64::try_from(event).unwrap() * 100_000);
         let mut cycle = Cycle::begin(again, window, setup, now);
         let mut asked = None;

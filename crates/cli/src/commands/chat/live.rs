@@ -138,7 +138,7 @@ fn end(unsent: Vec<String>) -> Result<Exit> {
 async fn editor(client: &Client, target: &Target, typed_before: Option<PathBuf>) -> Result<Editor> {
     let mut editor = Editor::new(typed_before);
     let members = target.members.iter().map(|member| &member.entity);
-    let names = members.flat_map(|entity| [entity.name.clone(), entity.display_name.clone()]);
+    let names = members.flat_map(|entity| [entity.handle.clone(), entity.display_name.clone()]);
     let spaces = target::spaces(client, None).await?.into_iter().map(|(name, _)| name);
     editor.set_words(COMMANDS.map(str::to_owned).into_iter().chain(names).chain(spaces));
     Ok(editor)

@@ -27,7 +27,7 @@ pub(crate) async fn run(
     let mut watches = Vec::new();
     if target.admin {
         for agent in target.agents() {
-            let watch = AgentWatch::begin(Arc::clone(&client), agent.id.agent(), &agent.name).await?;
+            let watch = AgentWatch::begin(Arc::clone(&client), agent.id.agent(), &agent.handle).await?;
             watches.push((agent.display_name.clone(), watch));
         }
     } else {

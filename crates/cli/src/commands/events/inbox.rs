@@ -1,6 +1,6 @@
 //! `viv events list`: the events of an agent and their states.
 
-use agent::event::{EventData, EventProgress, EventState};
+use agent::event::{EventData, EventProgress};
 use api::LoggedEvent;
 use jiff::Timestamp;
 use serde_json::Value;
@@ -26,7 +26,7 @@ pub(super) async fn inbox(client: &Client, screen: &Screen, arg: &InboxArg) -> R
     let events: Vec<LoggedEvent> = typed("inbox", Value::Array(rows))?;
     if events.is_empty() {
         let kind = arg.state.as_ref().map(|state| format!(" that are {state}")).unwrap_or_default();
-        screen.text(&format!("the inbox of `{}` has no events{kind}", agent.name));
+        screen.text(&format!("the inbox of `{}` has no events{kind}", agent.handle));
         return Ok(());
     }
     let now = Timestamp::now();
@@ -43,24 +43,26 @@ pub(super) async fn inbox(client: &Client, screen: &Screen, arg: &InboxArg) -> R
 
 fn event_row(screen: &Screen, event: &LoggedEvent, now: Timestamp) -> Vec<String> {
     let urgent = if event.urgent { "!" } else { "" };
-    let state = match &event.state {
-        EventState::Processed { cycle, step } => {
-            let cycle = event.ordinal.map_or_else(|| cycle.to_string(), |ordinal| ordinal.to_string());
-            format!("{} in cycle {cycle} step {step}", event.progress.as_str())
+    let cycle = || match (event.ordinal, event.cycle) {
+        (Some(ordinal), _) => ordinal.to_string(),
+        (None, Some(cycle)) => cycle.to_string(),
+        (None, None) => "-".to_owned(),
+    };
+    let step = event.step.unwrap_or(0);
+    let state = match (event.progress, &event.reason) {
+        (progress @ (EventProgress::Shown | EventProgress::Addressed | EventProgress::Read), _) => {
+            format!("{} in cycle {} step {step}", progress.as_str(), cycle())
         }
-        EventState::Waiting if event.progress == EventProgress::Taken => {
-            let cycle = event.ordinal.map_or_else(|| "-".to_owned(), |ordinal| ordinal.to_string());
-            format!("taken by cycle {cycle}, shown at step {}", event.step.unwrap_or(0))
-        }
-        EventState::Held => match event.release_at {
+        (EventProgress::Taken, _) => format!("taken by cycle {}, shown at step {step}", cycle()),
+        (EventProgress::Held, _) => match event.release_at {
             Some(at) => format!("held until {at:.0}, or until a person posts"),
             None => "held until a person posts".to_owned(),
         },
-        EventState::Skipped { reason: Some(reason), .. } => format!("skipped ({reason})"),
-        EventState::Canceled { reason: Some(reason) } => format!("canceled ({reason})"),
-        EventState::Dead { reason } => format!("dead ({reason})"),
-        EventState::Waiting if event.attempts > 0 => format!("waiting ({} attempts)", event.attempts),
-        other => other.as_str().to_owned(),
+        (_, Some(reason)) => format!("{} ({reason})", event.state),
+        (EventProgress::Waiting, None) if event.attempts > 0 => {
+            format!("waiting ({} attempts)", event.attempts)
+        }
+        (_, None) => event.state.clone(),
     };
     vec![
         event.seq.to_string(),
@@ -81,7 +83,6 @@ pub(crate) fn content(event: &LoggedEvent) -> String {
         }
         EventData::Service { name, payload } => format!("{name}: {payload}"),
         EventData::Plan { name, instruction, .. } => format!("{name}: {instruction}"),
-        EventData::Timer { reason } => reason.clone(),
         EventData::Message { .. } | EventData::Heartbeat => event.preview.clone(),
     }
 }

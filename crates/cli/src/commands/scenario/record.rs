@@ -9,7 +9,7 @@ use std::time::Duration;
 use agent::approval::ApprovalState;
 use agent::config::AgentConfig;
 use agent::entry::EntryKind;
-use agent::event::{Channel, EventData, EventState};
+use agent::event::{Channel, EventData};
 use agent::id::{CallId, MessageId};
 use agent::message::{ModelMessage, Part};
 use agent::port::Toolbox;
@@ -61,12 +61,12 @@ pub(crate) async fn run(client: Client, screen: Screen, args: RecordArgs) -> Res
     let file = args.output.as_ref().map(|path| path.display().to_string());
     if screen.json {
         screen.json_line(&json!({
-            "agent": agent.name, "file": file, "cycles": cycles, "passes": trial_failure.is_none(),
+            "agent": agent.handle, "file": file, "cycles": cycles, "passes": trial_failure.is_none(),
             "left_out": left_out, "text": text,
         }));
     } else if let Some(file) = &file {
         let cycles = counted(cycles, "cycle");
-        screen.text(&format!("wrote {cycles} of `{}` to {file}", agent.name));
+        screen.text(&format!("wrote {cycles} of `{}` to {file}", agent.handle));
         if trial_failure.is_none() {
             screen.text(&format!("run it with: viv scenario run {file}"));
         }
@@ -96,11 +96,11 @@ async fn runs(client: &Client, agent: &Agent, args: &RecordArgs) -> Result<Vec<R
     };
     runs.reverse();
     if let Some(run) = runs.iter().find(|run| run.agent != agent.id) {
-        let message = format!("the run `{}` is not one of `{}`", run.id, agent.name);
+        let message = format!("the run `{}` is not one of `{}`", run.id, agent.handle);
         return Err(Failure::new(Exit::NotFound, "not_found", message).hint("name its agent"));
     }
     if runs.is_empty() {
-        let message = format!("`{}` has run no cycle yet", agent.name);
+        let message = format!("`{}` has run no cycle yet", agent.handle);
         return Err(Failure::new(Exit::NotFound, "not_found", message)
             .hint("send it a message with `viv say`, then record"));
     }
@@ -120,18 +120,18 @@ async fn gather(client: &Client, agent: &Agent, runs: &[RunJson]) -> Result<Reco
     let tools = own_tools(client, &config, &prebuilt).await?;
     let facts: FactsJson = client.get_as(&agent_path(agent.id, "/facts")).await?;
     let mut recording = Recording {
-        agent: agent.name.clone(),
+        agent: agent.handle.clone(),
         display_name: agent.display_name.clone(),
         config,
         rooms: Vec::new(),
         tools,
         messages: HashMap::new(),
-        handles: HashMap::from([(agent.id.to_string(), agent.name.clone())]),
+        handles: HashMap::from([(agent.id.to_string(), agent.handle.clone())]),
         cycles: Vec::new(),
     };
-    for SpaceOfAgent { id, name, members, wake_on, .. } in facts.spaces {
+    for SpaceOfAgent { id, handle: name, members, wake_on, .. } in facts.spaces {
         let members = members.into_iter().map(|member| member.entity);
-        let members: Vec<(String, String)> = members.map(|one| (one.id.to_string(), one.name)).collect();
+        let members: Vec<(String, String)> = members.map(|one| (one.id.to_string(), one.handle)).collect();
         let names = members.iter().map(|(_, name)| name.clone()).collect();
         recording.rooms.push((id, Room { name: name.clone(), members: names, wake_on }));
         recording.handles.extend(members.into_iter().chain([(id.to_string(), name)]));
@@ -147,7 +147,7 @@ async fn gather(client: &Client, agent: &Agent, runs: &[RunJson]) -> Result<Reco
     inbox.sort_by_key(|event| event.seq);
     for run in runs {
         let mut events = Vec::new();
-        let of_run = |event: &LoggedEvent| matches!(event.state, EventState::Processed { cycle, .. } if cycle == run.id);
+        let of_run = |event: &LoggedEvent| event.state == "processed" && event.cycle == Some(run.id);
         for LoggedEvent { seq, kind, data, envelope, urgent, .. } in
             inbox.extract_if(.., |event| of_run(event))
         {
@@ -177,7 +177,7 @@ async fn gather(client: &Client, agent: &Agent, runs: &[RunJson]) -> Result<Reco
                 .extract_if(.., |(call, _)| calls.contains(call))
                 .map(|(_, answer)| answer)
                 .collect(),
-            posted: texts.map(|message| recorded(message, agent.name.clone())).collect(),
+            posted: texts.map(|message| recorded(message, agent.handle.clone())).collect(),
         });
     }
     Ok(recording)
@@ -243,7 +243,7 @@ async fn answers(client: &Client, agent: &Agent) -> Result<Vec<(CallId, Recorded
     let people: Vec<EntityJson> = client.list_as("/v1/entities?kind=human", INBOX_MAX).await?;
     let answer = |asked: ApprovalJson| {
         let by = asked.by?;
-        let who = people.iter().find(|person| person.name == by).map(|person| person.name.clone());
+        let who = people.iter().find(|person| person.handle == by).map(|person| person.handle.clone());
         let reply = match asked.state {
             ApprovalState::Granted => PersonReply::Approves,
             ApprovalState::Refused => PersonReply::Refuses(asked.reason.unwrap_or_else(|| "no".to_owned())),
@@ -271,7 +271,7 @@ async fn message(
     let id = message.sender.to_string();
     let sender = match handles.get(&id) {
         Some(known) => known.clone(),
-        None => client.get_as::<EntityJson>(&format!("/v1/entities/{id}")).await?.name,
+        None => client.get_as::<EntityJson>(&format!("/v1/entities/{id}")).await?.handle,
     };
     handles.insert(id, sender.clone());
     Ok(recorded(message, sender))

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use agent::run::Spent;
 use scenario::play::PlayResult;
 use scenario::report::{Played, around_difference};
 use scenario::transcript::{Line, LineKind};
@@ -82,7 +83,7 @@ pub(super) fn runs(screen: &Screen, played: &Played) {
                 screen.line("");
                 let title = format!("{} cycle {}", screen.clean_line(agent), run.ordinal);
                 screen.line(&screen.paint(Style::Bold, &title));
-                show::waterfall(screen, &run.clone().into());
+                show::waterfall(screen, &run.steps, Spent::of(run).ms);
             }
         }
     }

@@ -1,13 +1,12 @@
-//! `viv show agent`: an agent's state, spaces, memories, goals, plans and open calls.
+//! `viv agents show`: an agent's state, spaces, memories, goals, plans and open calls.
 
-use agent::goals::Branch;
-use agent::life::{Goal, Standing};
-use api::{Agent, FactsJson};
+use agent::life::Standing;
+use api::{Agent, FactsJson, PlanJson};
 use jiff::Timestamp;
 use serde_json::json;
 
 use super::{calls, section};
-use crate::commands::events;
+use crate::commands::{events, goals};
 use crate::errors::Result;
 use crate::output::{Screen, ago};
 use client::{Client, agent_path, target};
@@ -25,7 +24,7 @@ pub(crate) async fn agent(client: &Client, screen: &Screen, wanted: Option<&str>
     let line = |text: &str| screen.clean_line(text);
     let about = Some(line(&agent.description)).filter(|about| !about.is_empty());
     let pairs = [
-        ("name", Some(format!("{} ({})", line(&agent.display_name), line(&agent.name)))),
+        ("name", Some(format!("{} ({})", line(&agent.display_name), line(&agent.handle)))),
         ("about", about),
         ("quarantined", agent.damage.as_deref().map(line)),
         ("id", Some(agent.id.to_string())),
@@ -33,6 +32,7 @@ pub(crate) async fn agent(client: &Client, screen: &Screen, wanted: Option<&str>
         ("why", agent.why.as_deref().map(line)),
         ("model", Some(agent.model.as_deref().map_or_else(|| "the server's default".to_owned(), line))),
         ("left out", left_out(&agent).as_deref().map(line)),
+        ("names nothing", Some(line(&agent.unmatched.join("; "))).filter(|what| !what.is_empty())),
         ("config", Some(format!("revision {}", agent.config_rev))),
         ("inbox", Some(format!("waiting {}, held {}", agent.waiting, agent.held))),
         ("dead", events::notice(&agent).as_deref().map(line)),
@@ -44,11 +44,11 @@ pub(crate) async fn agent(client: &Client, screen: &Screen, wanted: Option<&str>
     let pairs: Vec<_> = pairs.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
     screen.pairs(&pairs);
     let mut spaces: Vec<_> =
-        facts.spaces.iter().map(|s| format!("{} ({})", s.display_name, s.name)).collect();
+        facts.spaces.iter().map(|s| format!("{} ({})", s.display_name, s.handle)).collect();
     spaces.extend((facts.more_spaces > 0).then(|| format!("and {} more", facts.more_spaces)));
     section(screen, "spaces", spaces);
     section(screen, "memories", facts.memories.iter().map(|m| format!("{}: {}", m.key, m.value)).collect());
-    section(screen, "goals", goal_lines(&facts.goals));
+    section(screen, "goals", goals::lines(&facts.goals));
     section(screen, "plans", facts.plans.iter().map(plan_line).collect());
     section(screen, "open calls", calls::lines(client, screen, agent.id).await?);
     Ok(())
@@ -76,17 +76,6 @@ fn tokens_of(agent: &Agent) -> String {
     }
 }
 
-/// The goals as a tree, with ids, including finished ones.
-fn goal_lines(goals: &[Goal]) -> Vec<String> {
-    let line = |Branch { goal, depth }| {
-        let indent = "  ".repeat(depth);
-        let text = &goal.description;
-        let status = goal.status.as_str();
-        format!("{indent}{text} ({status}, priority {}, {})", goal.priority, goal.id)
-    };
-    agent::goals::tree(goals).into_iter().map(line).collect()
-}
-
-fn plan_line(plan: &agent::plan::Plan) -> String {
+fn plan_line(plan: &PlanJson) -> String {
     format!("{} ({}): {}", plan.name, plan.schedule, plan.instruction)
 }

@@ -1,4 +1,4 @@
-//! Calls of an agent that have no result yet, as `viv show agent` and `viv show run` list them.
+//! Calls of an agent that have no result yet, as `viv agents show` and `viv runs show` list them.
 
 use agent::call::{CallState, OutcomeStatus, Runner};
 use agent::id::{AgentId, CallId};

@@ -1,4 +1,4 @@
-//! `viv show context`: what an agent's model would be sent now, as summary and entries and in layers; with `--all`, the
+//! `viv agents context`: what an agent's model would be sent now, as summary and entries and in layers; with `--all`, the
 //! whole consciousness; with `--at`, what was sent in a run.
 
 use agent::id::{AgentId, CycleId};
@@ -8,6 +8,7 @@ use api::{ContextJson, LogEntry, RunJson, SentContextJson, SentItem, TrendJson};
 use serde_json::{Value, json};
 
 use super::section;
+use crate::args::ContextArgs;
 use crate::bars::{Piece, Scale};
 use crate::errors::{Failure, Result};
 use crate::output::{Screen, Style, counted, wrap};
@@ -16,7 +17,7 @@ use client::{Client, agent_path, target, typed};
 
 /// Which entries are printed.
 #[derive(Clone, Copy, PartialEq)]
-pub(super) enum Entries {
+enum Entries {
     /// None.
     None,
     /// Those that the model would be sent.
@@ -25,12 +26,18 @@ pub(super) enum Entries {
     All,
 }
 
-pub(super) async fn context(
-    client: &Client,
-    screen: &Screen,
-    wanted: Option<&str>,
-    which: Entries,
-) -> Result<()> {
+/// `viv agents context`.
+pub(crate) async fn run(client: &Client, screen: &Screen, args: ContextArgs) -> Result<()> {
+    let ContextArgs { agent, layers, all, at } = args;
+    match (at, layers, all) {
+        (Some(run), ..) => sent(client, screen, agent.as_deref(), run).await,
+        (None, true, _) => context(client, screen, agent.as_deref(), Entries::None).await,
+        (None, false, true) => context(client, screen, agent.as_deref(), Entries::All).await,
+        (None, false, false) => context(client, screen, agent.as_deref(), Entries::Sent).await,
+    }
+}
+
+async fn context(client: &Client, screen: &Screen, wanted: Option<&str>, which: Entries) -> Result<()> {
     let reading = Progress::start(screen, "reading");
     let agent = target::agent(client, wanted).await?;
     let path = agent_path(agent.id, "/context");
@@ -60,7 +67,7 @@ pub(super) async fn context(
         let older = match older {
             _ if which == Entries::All => String::new(),
             0 => String::new(),
-            older => format!(", {older} older ones not sent (`viv show context {} --all`)", agent.name),
+            older => format!(", {older} older ones not sent (`viv agents context {} --all`)", agent.handle),
         };
         screen.wrapped(&format!("{count} entries, {tokens} tokens{older}"), 2);
     }
@@ -73,7 +80,7 @@ pub(super) async fn context(
 }
 
 /// Prints what was sent in a run, which must be one of the agent's if one is named.
-pub(super) async fn sent(client: &Client, screen: &Screen, wanted: Option<&str>, run: CycleId) -> Result<()> {
+async fn sent(client: &Client, screen: &Screen, wanted: Option<&str>, run: CycleId) -> Result<()> {
     let path = format!("/v1/runs/{run}/context");
     let answer = client.get(&path).await?;
     let context: SentContextJson = typed(&path, answer.clone())?;
@@ -82,7 +89,7 @@ pub(super) async fn sent(client: &Client, screen: &Screen, wanted: Option<&str>,
         if agent.id != context.run.agent {
             let other = &context.run.agent_handle;
             let failure = Failure::usage(format!("run `{run}` is one of `{other}`, not of `{wanted}`"));
-            return Err(failure.hint(format!("`viv show context {other} --at {run}`")));
+            return Err(failure.hint(format!("`viv agents context {other} --at {run}`")));
         }
     }
     if screen.json {

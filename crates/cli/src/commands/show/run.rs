@@ -1,15 +1,15 @@
-//! `viv show run`: one run as a waterfall. Times count from the start of its cycle.
+//! `viv runs show`: one run as a waterfall. Times count from the start of its cycle.
 
 use agent::call::OutcomeStatus;
 use agent::id::CycleId;
 use agent::message::Part;
 use agent::run::{CallRecord, StepRecord};
-use api::{LogEntry, RunDetail, RunJson, SentContextJson, SentItem, UsageJson};
+use api::{LogEntry, OpenCycleJson, PageJson, RunDetail, RunJson, SentContextJson, SentItem, UsageJson};
 use jiff::Timestamp;
 
 use super::{calls as open, section};
 use crate::bars::{Piece, Scale};
-use crate::commands::runs;
+use crate::commands::runs::{self, Named};
 use crate::errors::{Exit, Failure, Result};
 use crate::output::{Screen, Style, ago, columns, counted, shortened, span, wrap};
 use crate::written_by;
@@ -24,16 +24,12 @@ const MARK: usize = 8;
 /// Minimum number of columns of a bar and of a name, however narrow the terminal is.
 const BAR: usize = 8;
 
-const RUN_OR_AGENT: &str = "`viv ps` lists agents; `viv show run AGENT` shows its newest run";
+const RUN_OR_AGENT: &str = "`viv ps` lists agents; `viv runs show AGENT` shows its newest run";
 
-pub(super) async fn run(client: &Client, screen: &Screen, wanted: Option<&str>) -> Result<()> {
-    let id = match wanted {
-        Some(id) if id.parse::<CycleId>().is_ok() && is_run(client, id).await? => id.to_owned(),
-        Some(prefix) if runs::is_prefix(prefix) => match runs::with_prefix(client, prefix).await? {
-            Some(id) => id.to_string(),
-            None => newest_run(client, wanted).await?,
-        },
-        wanted => newest_run(client, wanted).await?,
+pub(crate) async fn run(client: &Client, screen: &Screen, wanted: Option<&str>) -> Result<()> {
+    let id = match named(client, wanted).await? {
+        Named::Run(id) => id.to_string(),
+        Named::Open(open) => return show_open(client, screen, &open).await,
     };
     let path = format!("/v1/runs/{}", segment(&id));
     let answer = client.get(&path).await?;
@@ -43,7 +39,7 @@ pub(super) async fn run(client: &Client, screen: &Screen, wanted: Option<&str>) 
     }
     let RunDetail { run, messages } = typed(&path, answer)?;
     screen.pairs(&summary(screen, &run));
-    waterfall(screen, &run);
+    waterfall(screen, &run.steps, length(&run));
     let lines = messages.iter().flat_map(|message| {
         let note = "(plain text of the model, posted because it called no tool)";
         let note = message.from_text.then_some(note);
@@ -56,6 +52,53 @@ pub(super) async fn run(client: &Client, screen: &Screen, wanted: Option<&str>) 
     section(screen, "requests that did not extend the one before (a fault of the server)", broken(&run));
     section(screen, "late results", open::late(client, screen, &run).await?);
     section(screen, "open calls of its agent", open::lines(client, screen, run.agent).await?);
+    Ok(())
+}
+
+/// The run or open cycle of that id or prefix, else the newest of that agent.
+async fn named(client: &Client, wanted: Option<&str>) -> Result<Named> {
+    // An open cycle is no run yet, even by its whole id.
+    if let Some(prefix) = wanted.filter(|prefix| runs::is_prefix(prefix))
+        && let Some(found) = runs::with_prefix(client, prefix).await?
+    {
+        return Ok(found);
+    }
+    if let Some(id) = wanted.and_then(|id| id.parse::<CycleId>().ok())
+        && is_run(client, &id.to_string()).await?
+    {
+        return Ok(Named::Run(id));
+    }
+    newest_of(client, wanted).await
+}
+
+/// A cycle that has not ended: what it has done so far, and what it waits for.
+async fn show_open(client: &Client, screen: &Screen, cycle: &OpenCycleJson) -> Result<()> {
+    if screen.json {
+        screen.json_line(&serde_json::json!(cycle));
+        return Ok(());
+    }
+    let line = |text: &str| screen.clean_line(text);
+    let pairs = [
+        ("run", format!("{} (cycle {}, still open)", cycle.id, cycle.ordinal)),
+        ("woke for", line(&cycle.woke_for)),
+        ("state", cycle.state.as_str().to_owned()),
+        ("why", cycle.why.as_deref().map_or_else(|| "-".to_owned(), line)),
+        ("took", format!("{} so far", span(runs::so_far(cycle)))),
+        ("model", cycle.model.as_deref().map_or_else(|| "unknown".to_owned(), line)),
+        ("tokens", tokens(&cycle.usage)),
+    ];
+    screen.pairs(&pairs);
+    waterfall(screen, &cycle.steps, runs::so_far(cycle));
+    let waits = runs::waits(&cycle.steps).map(|(tool, asked)| {
+        let waited = runs::so_far(cycle).saturating_sub(asked.asked_ms);
+        line(&format!("{tool}: for {}, since {}", runs::whom(asked), span(waited)))
+    });
+    section(screen, "waits for a person (`viv approvals`)", waits.collect());
+    section(screen, "open calls of its agent", open::lines(client, screen, cycle.agent).await?);
+    screen.note(&format!(
+        "`viv watch {0}` follows it, `viv show context {0}` has what its model is sent",
+        cycle.agent_handle
+    ));
     Ok(())
 }
 
@@ -179,14 +222,14 @@ struct Bar {
 }
 
 /// The steps of a run with their times and tokens.
-pub(in crate::commands) fn waterfall(screen: &Screen, run: &RunJson) {
-    if run.steps.is_empty() {
+pub(in crate::commands) fn waterfall(screen: &Screen, records: &[StepRecord], total: u64) {
+    if records.is_empty() {
         return;
     }
     let mut steps = Vec::new();
     let mut end = 0;
-    for step in &run.steps {
-        let bars = bars_of(screen, step, end);
+    for step in records {
+        let bars = bars_of(screen, step, (end, total));
         end = bars.iter().flat_map(|bar| &bar.pieces).map(|piece| piece.to).fold(end, u64::max);
         steps.push((heading(screen, step), bars));
     }
@@ -195,7 +238,7 @@ pub(in crate::commands) fn waterfall(screen: &Screen, run: &RunJson) {
     // Without room for bars, the durations must do.
     let drawn = screen.room() >= before + BAR;
     let cells = screen.room().saturating_sub(before + 1 + MARK).max(BAR);
-    let scale = Scale { total: length(run).max(end), cells };
+    let scale = Scale { total: total.max(end), cells };
     screen.line("");
     if drawn {
         screen.line(&screen.paint(Style::Dim, &format!("{}{}", " ".repeat(before), scale.times(screen))));
@@ -213,20 +256,24 @@ pub(in crate::commands) fn waterfall(screen: &Screen, run: &RunJson) {
     if !drawn {
         return;
     }
-    let [wait, model, tool] = glyphs(screen);
-    let legend = format!("{wait} until the first piece of the reply  {model} generating  {tool} tool");
+    let [wait, model, tool, asked] = glyphs(screen);
+    let mut legend = format!("{wait} until the first piece of the reply  {model} generating  {tool} tool");
+    if records.iter().flat_map(|step| &step.calls).any(|call| call.asked.is_some()) {
+        legend.push_str(&format!("  {asked} waiting for a person"));
+    }
     for line in wrap(&legend, screen.width, 0) {
         screen.line(&screen.paint(Style::Dim, &line));
     }
 }
 
-fn glyphs(screen: &Screen) -> [char; 3] {
-    screen.pick(['░', '█', '▒'], ['.', '#', '='])
+fn glyphs(screen: &Screen) -> [char; 4] {
+    screen.pick(['░', '█', '▒', '┄'], ['.', '#', '=', '-'])
 }
 
-/// The bars of one step: the model's and those of its calls. A step without a start begins at `now`.
-fn bars_of(screen: &Screen, step: &StepRecord, now: u64) -> Vec<Bar> {
-    let [wait, model, tool] = glyphs(screen);
+/// The bars of one step: the model's, those of its calls, and those of waiting for people. A step without a start begins at
+/// `now`; what has not ended lasts until `end`.
+fn bars_of(screen: &Screen, step: &StepRecord, (now, end): (u64, u64)) -> Vec<Bar> {
+    let [wait, model, tool, asking] = glyphs(screen);
     let piece = |from, to, glyph, style| Piece { from, to, glyph, style };
     let from = step.started_ms.unwrap_or(now);
     let to = from.saturating_add(step.model_ms);
@@ -237,6 +284,16 @@ fn bars_of(screen: &Screen, step: &StepRecord, now: u64) -> Vec<Bar> {
     }
     let mut bars = vec![Bar { name: "  think".to_owned(), took: span(step.model_ms), pieces, mark: "" }];
     for call in &step.calls {
+        if let Some(asked) = &call.asked {
+            let until = asked.waited_ms.map_or(end, |waited| asked.asked_ms.saturating_add(waited));
+            let whom = asked.by.clone().unwrap_or_else(|| runs::whom(asked));
+            bars.push(Bar {
+                name: format!("  wait for {}", screen.clean_line(&whom)),
+                took: span(until.saturating_sub(asked.asked_ms)),
+                pieces: vec![piece(asked.asked_ms, until, asking, Style::Dim)],
+                mark: if asked.waited_ms.is_none() && call.status.is_none() { "open" } else { "" },
+            });
+        }
         let from = call.started_ms.unwrap_or(to);
         let until = from.saturating_add(call.took_ms.unwrap_or(0));
         let mark = mark(call);
@@ -317,7 +374,7 @@ async fn is_run(client: &Client, id: &str) -> Result<bool> {
     }
 }
 
-async fn newest_run(client: &Client, wanted: Option<&str>) -> Result<String> {
+async fn newest_of(client: &Client, wanted: Option<&str>) -> Result<Named> {
     let agent = target::agent(client, wanted).await.map_err(|error| match (error.class, wanted) {
         (ErrorClass::NotFound, Some(wanted)) => {
             let message = format!("no run or agent is called `{wanted}`");
@@ -325,12 +382,15 @@ async fn newest_run(client: &Client, wanted: Option<&str>) -> Result<String> {
         }
         _ => error,
     })?;
-    let page = client.get(&agent_path(agent.id, "/runs?limit=1")).await?;
-    page["items"][0]["id"].as_str().map(str::to_owned).ok_or_else(|| {
-        let name = &agent.name;
+    if let Some(open) = runs::open_of(client, agent.id).await? {
+        return Ok(Named::Open(Box::new(open)));
+    }
+    let newest: PageJson<RunJson> = client.get_as(&agent_path(agent.id, "/runs?limit=1")).await?;
+    newest.items.first().map(|run| Named::Run(run.id)).ok_or_else(|| {
+        let name = &agent.handle;
         let (why, hint) = match (agent.cycle, &agent.why) {
             (None, None) => (String::new(), "send it a message with `viv say`".to_owned()),
-            (None, Some(why)) => (format!(": {why}"), format!("`viv show agent {name}` shows its state")),
+            (None, Some(why)) => (format!(": {why}"), format!("`viv agents show {name}` shows its state")),
             (Some(_), why) => {
                 let why = why.as_ref().map(|why| format!(", and makes no progress: {why}"));
                 let hint = format!("a run is written when its cycle ends; `viv watch {name}` follows it");
@@ -403,7 +463,7 @@ mod tests {
     fn a_step_without_a_start_is_drawn_after_the_one_before() {
         let screen = Screen::plain(Some(80), false);
         let step = StepRecord { tools: vec!["done".into()], model_ms: 50, attempts: 2, ..Default::default() };
-        let bars = bars_of(&screen, &step, 100);
+        let bars = bars_of(&screen, &step, (100, 200));
         let piece = bars[0].pieces[0];
         assert_eq!((piece.from, piece.to, bars[0].took.as_str()), (100, 150, "50 ms"));
         assert!(heading(&screen, &step).contains("2 attempts"));

@@ -18,7 +18,7 @@ pub(crate) struct Column {
 
 /// All columns, from left to right; the most important come first.
 pub(crate) const COLUMNS: [Column; 7] = [
-    Column { head: "NAME", width: 12, is_right: false, text: |agent, _| agent.name.clone() },
+    Column { head: "NAME", width: 12, is_right: false, text: |agent, _| agent.handle.clone() },
     Column { head: "STATE", width: 10, is_right: false, text: |agent, _| state_of(agent).to_owned() },
     Column { head: "WAIT", width: 4, is_right: true, text: |agent, _| agent.waiting.to_string() },
     Column { head: "COST", width: 10, is_right: true, text: |agent, _| cost(agent) },
@@ -64,7 +64,7 @@ fn cost(agent: &Agent) -> String {
 
 fn last(agent: &Agent, now: Timestamp) -> String {
     let text =
-        agent.last.as_ref().map(|last| format!("{} {}", last.ending.as_str(), ago(last.ended_at, now)));
+        agent.last_run.as_ref().map(|last| format!("{} {}", last.ending.as_str(), ago(last.ended_at, now)));
     text.unwrap_or_default()
 }
 

@@ -77,7 +77,7 @@ fn totals(overview: &Overview) -> String {
 }
 
 fn list(frame: &mut Frame<'_>, area: Rect, overview: &mut Overview, screen: &Screen, now: Timestamp) {
-    let longest = overview.shown().map(|agent| agent.name.len()).max().unwrap_or(0);
+    let longest = overview.shown().map(|agent| agent.handle.len()).max().unwrap_or(0);
     let (fitting, name) = layout(usize::from(area.width), longest);
     let columns = &COLUMNS[..fitting];
     let width = |(i, column): (usize, &Column)| if i == 0 { name } else { column.width };
@@ -137,7 +137,7 @@ fn detail(frame: &mut Frame<'_>, area: Rect, overview: &mut Overview, screen: &S
 fn facts(agent: &Agent) -> String {
     let why = agent.why.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
     let model = agent.model.as_deref().unwrap_or("no model");
-    let Agent { name, display_name, waiting, held, cycles, .. } = agent;
+    let Agent { handle: name, display_name, waiting, held, cycles, .. } = agent;
     let state = state_of(agent);
     format!(
         "{display_name} ({name}), {model}: {state}{why}, {waiting} waiting, {held} held, cycles: {cycles}"
@@ -146,7 +146,7 @@ fn facts(agent: &Agent) -> String {
 
 /// The last row: a question, a message, or the keys.
 fn foot(overview: &Overview) -> (String, Style) {
-    let name = overview.chosen().map_or("", |agent| agent.name.as_str());
+    let name = overview.chosen().map_or("", |agent| agent.handle.as_str());
     let text = match (&overview.mode, &overview.message) {
         (Mode::Confirm(Request::Cancel(..)), _) => {
             format!("cancel the cycle of {name}? what it committed is kept (y/n)")

@@ -161,14 +161,14 @@ impl Overview {
         let wanted = self.filter.to_lowercase();
         let of = |text: &str| text.to_lowercase().contains(&wanted);
         let matches_filter = |agent: &Agent| {
-            of(&agent.name)
+            of(&agent.handle)
                 || of(&agent.display_name)
                 || of(state_of(agent))
                 || agent.model.as_deref().is_some_and(of)
         };
         let agents = &self.agents;
         let mut shown: Vec<usize> = (0..agents.len()).filter(|i| matches_filter(&agents[*i])).collect();
-        shown.sort_by_cached_key(|i| (Reverse(weight(&agents[*i], self.sort)), agents[*i].name.clone()));
+        shown.sort_by_cached_key(|i| (Reverse(weight(&agents[*i], self.sort)), agents[*i].handle.clone()));
         self.shown = shown;
         if self.position().is_none() {
             self.choose(at);
@@ -264,7 +264,9 @@ impl Overview {
             (KeyCode::Char('c'), Some(cycle), _) => {
                 self.mode = Mode::Confirm(Request::Cancel(agent.id, cycle))
             }
-            (KeyCode::Char('c'), None, _) => self.message = Some(format!("{} has no open cycle", agent.name)),
+            (KeyCode::Char('c'), None, _) => {
+                self.message = Some(format!("{} has no open cycle", agent.handle))
+            }
             (KeyCode::Char('s'), _, Standing::Active) => {
                 self.mode = Mode::Confirm(Request::Set(agent.id, Standing::Suspended));
             }
@@ -342,7 +344,7 @@ fn weight(agent: &Agent, sort: SortArg) -> i64 {
         SortArg::Waiting => i64::from(agent.waiting),
         SortArg::Tokens => count(tokens_of(agent)),
         SortArg::Cost => count(agent.cost_micros),
-        SortArg::Last => agent.last.as_ref().map_or(i64::MIN, |last| last.ended_at.as_millisecond()),
+        SortArg::Last => agent.last_run.as_ref().map_or(i64::MIN, |last| last.ended_at.as_millisecond()),
     }
 }
 

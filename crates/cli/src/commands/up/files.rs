@@ -33,8 +33,15 @@ pub(crate) async fn check_start(settings: &Settings) -> Result<(AgentFolder, Str
     super::log_filter(settings.text("log"))?;
     let chosen = model::choose(settings, Arc::new(SystemClock::new())).await?;
     let kit = assemble::kit(settings, None)?;
-    read_tools(settings, &kit)?;
+    read_tools(settings, &kit, &BTreeSet::new())?;
     Ok((read(settings, &chosen, kit, false, &BTreeSet::new())?, chosen.info.name.clone()))
+}
+
+/// The files whose mistakes do not stop a start on this data directory: whatever a running server tolerates, its next start does.
+pub(super) fn in_use(settings: &Settings) -> BTreeSet<String> {
+    let data_dir = settings.data_dir();
+    let tools = storage::sqlite::tools(data_dir).unwrap_or_default().into_iter().filter_map(|tool| tool.file);
+    project::reconcile::files_in_use(data_dir).into_iter().chain(tools).collect()
 }
 
 /// Reads and checks all files; reports all problems at once. A mistake in a file that is `in_use` stops nothing.
@@ -57,24 +64,28 @@ pub(crate) fn read(
     Ok(files)
 }
 
-/// Reads and checks the tool files; reports all problems at once. From here on the kit has their tools and those that the
-/// store keeps, so that agent files can name them.
-pub(crate) fn read_tools(settings: &Settings, kit: &ToolKit) -> Result<ToolFolder> {
+/// Reads and checks the tool files; reports all problems at once. A mistake in a file that is `in_use` stops nothing. From here
+/// on the kit has their tools and those that the store keeps, so that agent files can name them.
+pub(crate) fn read_tools(
+    settings: &Settings,
+    kit: &ToolKit,
+    in_use: &BTreeSet<String>,
+) -> Result<ToolFolder> {
     let dir = settings.tools_dir();
     if settings.get("tools_dir").origin != Origin::Default && !dir.is_dir() {
         let message = format!("there is no folder of tool files `{}`", shown(dir));
         return Err(Failure::usage(message).hint("create it, or leave `tools_dir` out"));
     }
-    let folder = ToolFolder::read(dir, kit).map_err(|problems| {
+    let folder = ToolFolder::read(dir, kit, in_use).map_err(|problems| {
         let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
         Failure::new(Exit::Usage, "bad_tool_file", lines.join("\n"))
             .hint("docs/tools.md lists all keys of a declaration")
     })?;
     // Without a store, or with one that cannot be read, there are none; opening it says why.
     let stored = storage::sqlite::tools(settings.data_dir()).unwrap_or_default();
-    let of_api = stored.into_iter().filter(|tool| tool.file.is_none());
-    let of_api = of_api.filter(|tool| folder.tools.iter().all(|other| other.name != tool.name));
-    kit.declare(&of_api.chain(folder.tools.iter().cloned()).collect::<Vec<_>>());
+    let kept = stored.into_iter().filter(|tool| tool.file.as_ref().is_none_or(|file| folder.is_broken(file)));
+    let kept = kept.filter(|tool| folder.tools.iter().all(|other| other.name != tool.name));
+    kit.declare(&kept.chain(folder.tools.iter().cloned()).collect::<Vec<_>>());
     for server in kit.servers() {
         let begins = format!("{server}{SERVER_END}");
         if !kit.names().iter().any(|name| name.starts_with(&begins)) {
@@ -111,16 +122,14 @@ pub(super) async fn follow_tools(mut tools: FollowedTools, screen: &Screen) -> I
 /// Reports conflicts with the store before anything is written. With `prune`, asks before agents are retired because
 /// their files are gone.
 pub(super) async fn check(
-    files: &AgentFolder,
+    files: &mut AgentFolder,
     reconciler: &Reconciler,
     screen: &Screen,
-    prune: bool,
-    yes: bool,
+    in_use: &BTreeSet<String>,
+    (prune, yes): (bool, bool),
 ) -> Result<()> {
-    let problems = reconciler.conflicts(&files.agents).await?;
-    if !problems.is_empty() {
-        return Err(refused(problems));
-    }
+    let conflicts = reconciler.conflicts(&files.agents).await?;
+    files.set_aside(conflicts, in_use).map_err(refused)?;
     let gone = if prune { reconciler.prunable(&files.existing()).await? } else { Vec::new() };
     if gone.is_empty() {
         return Ok(());
@@ -130,13 +139,15 @@ pub(super) async fn check(
 }
 
 /// Says which files are not in use because of mistakes in them, before anything else is said: in the log as an error.
-pub(super) fn report_broken(files: &AgentFolder, screen: &Screen) {
-    for problem in &files.broken {
-        let message = format!("{problem}; its agent goes on with its last good config");
+pub(super) fn report_broken(files: &AgentFolder, tools: &ToolFolder, screen: &Screen) {
+    let agents =
+        files.broken.iter().map(|one| (one, "bad_agent_file", "its agent goes on with its last good config"));
+    let tools = tools.broken.iter().map(|one| (one, "bad_tool_file", "its tool stays as it was"));
+    for (problem, code, so) in agents.chain(tools) {
+        let message = format!("{problem}; {so}");
         tracing::error!(target: LOG_TARGET, "{message}");
         if screen.json || screen.width.is_some() {
-            screen
-                .failure(&Failure::new(Exit::Usage, "bad_agent_file", message).hint(problem.while_running()));
+            screen.failure(&Failure::new(Exit::Usage, code, message).hint(problem.while_running()));
         }
     }
 }

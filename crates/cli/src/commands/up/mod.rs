@@ -58,9 +58,9 @@ pub(crate) async fn run(global: Global, mut screen: Screen, args: UpArgs) -> Res
     let chosen = model::choose(&settings, clock.clone()).await?;
     drop(progress);
     let kit = assemble::kit(&settings, Some(address))?;
-    let tools = read_tools(&settings, &kit)?;
-    let in_use = project::reconcile::files_in_use(data_dir);
-    let files = files::read(&settings, &chosen, kit.clone(), args.prune, &in_use)?;
+    let in_use = files::in_use(&settings);
+    let tools = read_tools(&settings, &kit, &in_use)?;
+    let mut files = files::read(&settings, &chosen, kit.clone(), args.prune, &in_use)?;
     let signals = Signals::new()?;
     tokio::spawn(tools::child::reap_orphans());
 
@@ -78,8 +78,8 @@ pub(crate) async fn run(global: Global, mut screen: Screen, args: UpArgs) -> Res
     let (links, public_host) = assemble::links(&settings)?.unzip();
     let ports = Ports { bounds: settings.bounds(), hooks, courier, links, ..ports };
     let reconciler = Reconciler { ports: ports.clone(), data_dir: data_dir.to_owned() };
-    files::check(&files, &reconciler, &screen, args.prune, args.yes).await?;
-    files::report_broken(&files, &screen);
+    files::check(&mut files, &reconciler, &screen, &in_use, (args.prune, args.yes)).await?;
+    files::report_broken(&files, &tools, &screen);
     // As many as are listed by name. One that cannot be read does not stop the start: it is quarantined when it is
     // activated.
     let page = PageRequest { cursor: None, limit: announce::NAMED as u32 + 1 };
@@ -99,7 +99,7 @@ pub(crate) async fn run(global: Global, mut screen: Screen, args: UpArgs) -> Res
         hosts.push(address.ip().to_string());
     }
     let ports_of_hooks = ports.clone();
-    let server = LocalServer::start(store, ports, hosts, connections);
+    let server = LocalServer::start(store, ports, &settings, (hosts, connections));
     let serving = server.serve_api(listener);
     // A program may be asked for the secrets, which takes as long as it takes.
     tokio::spawn(report::unready_hooks(ports_of_hooks));

@@ -439,7 +439,7 @@ impl Log {
         self.remark(&match text {
             true => {
                 let handle = self.names.handle(agent.0);
-                format!("({name} wrote text that was not sent: `viv show run {handle}`)")
+                format!("({name} wrote text that was not sent: `viv runs show {handle}`)")
             }
             false => format!("({name} ended without a message)"),
         });

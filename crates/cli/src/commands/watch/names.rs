@@ -37,11 +37,11 @@ impl Names {
     pub(crate) fn of_subject(&mut self, screen: &Screen, subject: &Subject) {
         let Subject::Space { space, members, .. } = subject else { return };
         for MemberJson { entity, .. } in members {
-            let name = if self.displayed { &entity.display_name } else { &entity.name };
+            let name = if self.displayed { &entity.display_name } else { &entity.handle };
             self.add(screen, entity.id.0, name);
-            self.add_handle(screen, entity.id.0, &entity.name);
+            self.add_handle(screen, entity.id.0, &entity.handle);
         }
-        self.add(screen, space.id.0, &space.name);
+        self.add(screen, space.id.0, &space.handle);
     }
 
     pub(crate) fn add(&mut self, screen: &Screen, id: Uuid, name: &str) {
@@ -73,19 +73,19 @@ impl Names {
         let (entity, space) = named_in(update);
         let entity = entity.map(|id| (id.0, format!("/v1/entities/{id}")));
         let space = space.map(|id| (id.0, format!("/v1/spaces/{id}")));
-        let field = if self.displayed { "display_name" } else { "name" };
+        let field = if self.displayed { "display_name" } else { "handle" };
         for (id, path) in entity.into_iter().chain(space) {
             if self.known.contains_key(&id) {
                 continue;
             }
             let found = timeout(WAIT, client.get(&path)).await.ok().and_then(Result::ok);
-            if let Some(handle) = found.as_ref().and_then(|found| found["name"].as_str()) {
+            if let Some(handle) = found.as_ref().and_then(|found| found["handle"].as_str()) {
                 self.add_handle(screen, id, handle);
             }
             let name = found.and_then(|found| found[field].as_str().map(str::to_owned));
             let name = name.unwrap_or_else(|| match update {
                 // A member cannot look up who left the space; the message has the sender's name.
-                Update::Message { message } if message.sender.0 == id => message.sender_name.clone(),
+                Update::Message { message } if message.sender.0 == id => message.sender_display_name.clone(),
                 _ => short(&id.to_string()),
             });
             self.add(screen, id, &name);

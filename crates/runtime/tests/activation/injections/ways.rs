@@ -48,8 +48,8 @@ pub(super) fn ways_of_event(kind: EventKind) -> &'static [Way] {
     match kind {
         EventKind::SpaceMessage | EventKind::Mention => &[Way::OtherAgent],
         EventKind::Service => &[Way::Event],
-        EventKind::Plan => &[Way::Plan, Way::Reminder],
-        EventKind::Timer => &[Way::Reminder],
+        EventKind::Plan => &[Way::Plan],
+        EventKind::Timer => &[Way::Plan, Way::Reminder],
         EventKind::ToolResult => &[Way::Late],
         // It says nothing.
         EventKind::Heartbeat => &[],

@@ -18,7 +18,7 @@ use testkit::test_tools::{Counters, ToolGate};
 
 use super::checks;
 use super::history::{Call, History, Moment, Reply};
-use crate::fixture::{One, done, inbox, send, step, world_with};
+use crate::fixture::{done, inbox, one, send, step, world_with};
 use crate::prefix::cut_at_commit;
 use crate::store_wrapper::{Committed, Intercept, Wrapped};
 
@@ -94,7 +94,7 @@ async fn begin(history: &History, cut: Death, flaw: Flaw) -> Running {
         let inner = Arc::new(Wrapped { inner, by: Flawed(flaw) });
         cut_at_commit(inner, Arc::clone(&counter), cut.written)
     };
-    let (world, counters, gate) = world_with(Arc::new(One(Arc::clone(&model))), wrap, history.slow);
+    let (world, counters, gate) = world_with(one(&model), wrap, history.slow);
     assert!(clock.set(Arc::clone(world.clock())).is_ok());
     let husam = world.human("husam").await.unwrap();
     let mut config = AgentConfig { awareness: history.awareness, ..AgentConfig::default() };

@@ -9,6 +9,7 @@ use rusqlite::{Connection, OpenFlags};
 
 use crate::sqlite::engine::log::{self, Logged};
 use crate::sqlite::engine::open_error::{OpenError, unreadable};
+use crate::sqlite::engine::room::{require_room, reserve_room};
 use crate::sqlite::engine::schema::{check_library, prepare};
 
 /// The store's file in its data directory.
@@ -19,8 +20,6 @@ const HEAD: usize = 100;
 const MAGIC: &[u8] = b"SQLite format 3\0";
 /// The byte of a file that SQLite locks.
 const LOCK_BYTE: u64 = 1 << 30;
-/// The index of a log of half a gigabyte; the log is copied back long before.
-const LOG_INDEX_BYTES: u64 = 1 << 20;
 
 /// The lock file in the data directory.
 pub(crate) const LOCK: &str = "lock";
@@ -55,6 +54,7 @@ pub(crate) fn open_dir(dir: &Path) -> Result<Opened, OpenError> {
     let io = |source| OpenError::Io { dir: dir.to_owned(), source };
     let logged = log::read(&log::path_of(&file)).map_err(io)?;
     refuse_cut_off(&file, &logged)?;
+    require_room(&file).map_err(io)?;
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let db = Connection::open_with_flags(&file, flags).map_err(|error| unreadable(&file, &error))?;
     prepare(&db, &file)?;
@@ -111,23 +111,6 @@ fn refuse_cut_off(file: &Path, logged: &Logged) -> Result<(), OpenError> {
     Err(OpenError::Corrupt { file: file.to_owned(), why, written: false })
 }
 
-/// Reserves the room of the index of the log, which SQLite maps into memory: on a full disk a write to a page of it that
-/// has no room ends the process. SQLite reserves one block for each 4 KiB, which is too little where blocks are smaller.
-/// Without success, for example on a full disk, it is as SQLite makes it.
-#[cfg(target_os = "linux")]
-fn reserve_room(file: &Path) -> Option<File> {
-    let mut name = file.as_os_str().to_owned();
-    name.push("-shm");
-    let index = File::options().read(true).write(true).open(name).ok()?;
-    let _ = rustix::fs::fallocate(&index, rustix::fs::FallocateFlags::empty(), 0, LOG_INDEX_BYTES);
-    Some(index)
-}
-
-#[cfg(not(target_os = "linux"))]
-fn reserve_room(_: &Path) -> Option<File> {
-    None
-}
-
 /// Refuses a directory in which a restore was interrupted: the file may be a store without its log.
 pub(crate) fn refuse_unfinished_restore(dir: &Path) -> Result<(), OpenError> {
     let mark = dir.join(RESTORING);
@@ -177,6 +160,7 @@ pub(crate) fn create_if_missing(file: &Path) -> Result<(), OpenError> {
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut private, 0o600);
     private.open(&temp).map_err(io)?;
+    require_room(&temp).map_err(io)?;
     let created = Connection::open(&temp).and_then(|db| db.pragma_update(None, "journal_mode", "WAL"));
     created.map_err(|error| unreadable(&temp, &error))?;
     std::fs::rename(&temp, file).map_err(io)
@@ -246,6 +230,8 @@ mod tests {
     use rusqlite::wal::CheckpointMode;
 
     use super::*;
+    #[cfg(target_os = "linux")]
+    use crate::sqlite::engine::room::LOG_INDEX_BYTES;
 
     /// A killed store of some pages, of which the newest are only in its log.
     fn killed(dir: &Path) -> PathBuf {

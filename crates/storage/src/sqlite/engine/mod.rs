@@ -10,5 +10,6 @@ pub(crate) mod log;
 pub(crate) mod mutex;
 pub(crate) mod open_error;
 pub(crate) mod readers;
+pub(crate) mod room;
 pub(crate) mod schema;
 pub(crate) mod writer;

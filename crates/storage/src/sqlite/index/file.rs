@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, OpenFlags};
 
+use crate::sqlite::engine::room::require_room;
 use crate::sqlite::engine::schema;
 
 /// The index's file in the data directory.
@@ -39,6 +40,7 @@ pub(crate) fn open(dir: &Path, store: StoreState) -> Result<Connection, String> 
         return Err("it is missing".into());
     }
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    require_room(&file).map_err(|error| format!("it cannot be read: {error}"))?;
     let opened = Connection::open_with_flags(&file, flags).and_then(|db| {
         let why = flaw(&db, &file, store)?;
         Ok((db, why))
@@ -85,14 +87,17 @@ fn flaw(db: &Connection, file: &Path, store: StoreState) -> rusqlite::Result<Opt
 
 /// Creates an empty index for the store in `dir`, in place of one that is there.
 pub(crate) fn create(dir: &Path, store: StoreState) -> rusqlite::Result<Connection> {
-    remove(dir).map_err(|error| rusqlite::Error::ToSqlConversionFailure(Box::new(error)))?;
     let file = dir.join(INDEX);
+    let failed = |error| rusqlite::Error::ToSqlConversionFailure(Box::new(error));
+    // What is there is worth more than nothing.
+    require_room(&file).map_err(failed)?;
+    remove(dir).map_err(failed)?;
     // Only its owner may read it, as the store.
     let mut private = std::fs::File::options();
     private.write(true).create_new(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut private, 0o600);
-    private.open(&file).map_err(|error| rusqlite::Error::ToSqlConversionFailure(Box::new(error)))?;
+    private.open(&file).map_err(failed)?;
     let db = Connection::open(&file)?;
     tune(&db)?;
     fill(&db, store)?;

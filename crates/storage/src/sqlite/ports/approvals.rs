@@ -1,13 +1,16 @@
 //! What persons answer: compare-and-set on the call row, so the first answer wins.
 
-use agent::approval::{self, AnswerRefused, AnsweredBy, ApprovalRule, ApprovalState};
+use agent::approval::{
+    self, AnswerRefused, AnsweredBy, Answerer, ApprovalRule, ApprovalState, Lapse, OpenQuestion, Spoken,
+};
 use agent::changes::Notifications;
-use agent::id::{AgentId, CallId, EntityId};
+use agent::id::{AgentId, CallId, EntityId, MessageId};
 use agent::life::Standing;
 use agent::port::{
     ApprovalFilter, Approvals, AskedCall, BoxFuture, Lapsed, Page, PageRequest, PersonAnswer, PersonAnswered,
     RuleFilter, StoreError, Wakeup,
 };
+use agent::space::Message;
 use jiff::Timestamp;
 use rusqlite::{Connection, params};
 
@@ -20,11 +23,11 @@ use crate::sqlite::tables::calls::{AgentCall, CALL, OF_AGENT, agent_call_at};
 use crate::sqlite::tables::messages::space_heads;
 use crate::sqlite::tables::rows::{agent_row, first, page_of, row_bytes, time};
 use crate::sqlite::tables::session::Session;
-use crate::sqlite::tables::{approval_rules, approvals, show, waits};
+use crate::sqlite::tables::{approval_rules, approvals, shift, show, waits};
 
 impl Approvals for Sqlite {
     fn answer(&self, answer: PersonAnswer) -> BoxFuture<'_, Result<PersonAnswered, StoreError>> {
-        let done = self.write(move |db, session| take_answer(db, session, &answer));
+        let done = self.write(move |db, session| take_answer(db, session, &answer, None));
         Box::pin(async move { Ok(done.await?) })
     }
 
@@ -89,7 +92,40 @@ fn known(asked: AgentCall) -> AskedCall {
     AskedCall { agent: asked.agent, row: asked.row }
 }
 
-fn take_answer(db: &Connection, session: &Session, answer: &PersonAnswer) -> Outcome<PersonAnswered> {
+/// Answers the question that waits in the space of this new message, if the message is its answer.
+pub(super) fn spoken(db: &Connection, session: &Session, message: &Message) -> Outcome<Notifications> {
+    let open = approvals::questions_in(db, message.space)?;
+    if open.is_empty() {
+        return Ok(Notifications::default());
+    }
+    let Some((kind, alone)) = approvals::speaker(db, message.space, message.sender)? else {
+        return Ok(Notifications::default());
+    };
+    let by = Answerer::Person(message.sender);
+    let mut asked = Vec::with_capacity(open.len());
+    for call in &open {
+        let Some(approval) = call.row.approval.as_deref() else { continue };
+        let may = approvals::answerer(db, call.agent_row, approval, by)?.is_some();
+        asked.push(OpenQuestion { agent: call.agent.entity(), call: &call.row.id, approval, may });
+    }
+    let Message { sender, text, mentions, at, .. } = message;
+    let spoken = Spoken { sender: *sender, kind, alone, text, mentions, at: *at };
+    let Some((call, verdict)) = approval::answer_of(&spoken, &asked) else {
+        return Ok(Notifications::default());
+    };
+    let answer = PersonAnswer { id: call.clone(), verdict, reason: None, by, at: *at, seen: None };
+    match take_answer(db, session, &answer, Some(message.id))? {
+        PersonAnswered::Taken(_, notifications) => Ok(notifications),
+        PersonAnswered::Refused(_) | PersonAnswered::Unknown => Ok(Notifications::default()),
+    }
+}
+
+fn take_answer(
+    db: &Connection,
+    session: &Session,
+    answer: &PersonAnswer,
+    message: Option<MessageId>,
+) -> Outcome<PersonAnswered> {
     let Some(mut call) = approvals::asked(db, &answer.id)? else {
         return Ok(PersonAnswered::Unknown);
     };
@@ -100,7 +136,7 @@ fn take_answer(db: &Connection, session: &Session, answer: &PersonAnswer) -> Out
     let Some(asked) = call.row.approval.as_deref() else { return refused(AnswerRefused::NotAsked) };
     let name = approvals::answerer(db, call.agent_row, asked, answer.by)?;
     let is_allowed = name.is_some();
-    let by = AnsweredBy { who: answer.by, name: name.unwrap_or_default(), at: answer.at };
+    let by = AnsweredBy { who: answer.by, name: name.unwrap_or_default(), at: answer.at, message };
     let (verdict, reason, seen) = (&answer.verdict, answer.reason.as_deref(), answer.seen.as_deref());
     let answered = match approval::answered(call.row, verdict, reason, by, is_allowed, seen) {
         Ok(answered) => answered,
@@ -137,6 +173,7 @@ fn granted_now(
     let messages = show::update(db, row)?.into_iter().collect();
     let mut notifications = Notifications { messages, ..Notifications::default() };
     if row.awaited && *open == Some(row.cycle) {
+        shift::settle(db, session, *agent_row)?;
         let at = at.min(session.now());
         if waits::answer(db, *agent_row, *standing, at)? {
             notifications.wake.push(Wakeup { agent: *agent, at, urgent: false });
@@ -164,9 +201,8 @@ fn lapse_one(
 ) -> Outcome<Option<Lapsed>> {
     let (agent, call) = (asked.agent, asked.row.id.clone());
     let Some(wanted) = asked.row.approval.as_mut() else { return Ok(None) };
-    if wanted.reminded || now >= wanted.expires_at {
-        let outcome = approval::expired(wanted);
-        wanted.state = ApprovalState::Expired;
+    if let Lapse::Ends(state, outcome) = approval::lapse(wanted, now) {
+        wanted.state = state;
         asked.row.outcome = Some(outcome);
         let (_, notifications) = calls::end(db, session, &mut asked, now, false)?;
         return Ok(Some(Lapsed { agent, call, expired: true, notifications }));

@@ -23,7 +23,7 @@ use crate::sqlite::tables::events::{Head, admit};
 use crate::sqlite::tables::life::Life;
 use crate::sqlite::tables::rows::{first, time, u32_at, uuid_at};
 use crate::sqlite::tables::session::Session;
-use crate::sqlite::tables::{approval_rules, show, urgent, waits};
+use crate::sqlite::tables::{approval_rules, shift, show, urgent, waits};
 
 impl Calls for Sqlite {
     fn detached(
@@ -194,11 +194,12 @@ pub(super) fn end(
     let destination = answers::destination(row.awaited && !late, row.cycle, *open, standing);
     let due = match destination {
         Destination::Cycle => {
+            shift::settle(db, session, agent_row)?;
             let at = at.min(session.now());
             waits::answer(db, agent_row, standing, at)?.then_some(at)
         }
         Destination::Inbox => {
-            let mut head = Head::read(db, agent_row).map_err(name_agent(agent))?;
+            let mut head = Head::read(db, session, agent_row).map_err(name_agent(agent))?;
             let outcome = row.outcome.as_ref().ok_or_else(|| damaged("a call that ends has no outcome"))?;
             let event = answers::event(row, outcome, cause.clone(), at, late);
             admit(db, session, &mut head, &event, None, &EventState::Waiting)?.map(time).transpose()?

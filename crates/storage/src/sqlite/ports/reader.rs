@@ -11,7 +11,7 @@ use agent::call::CallRow;
 use agent::entity::{Entity, EntityKind, Member, Space};
 use agent::entry::{Entry, View};
 use agent::id::{AgentId, CallId, CycleId, EntityId, EventId, MessageId, PlanId, SpaceId};
-use agent::life::{Facts, IdleUntil, Standing};
+use agent::life::{Facts, IdleUntil, OpenCycle, Standing};
 use agent::limits;
 use agent::memory::Memory;
 use agent::plan::Plan;
@@ -33,6 +33,7 @@ use crate::sqlite::ports::{Caller, Sqlite};
 use crate::sqlite::tables::credentials::{CREDENTIALS, credential_row};
 use crate::sqlite::tables::entries::{ENTRY, entry_at, layers, shown, view, view_until};
 use crate::sqlite::tables::facts::{MEMORY, facts, members, memory_at};
+use crate::sqlite::tables::life::open_at;
 use crate::sqlite::tables::messages::{MESSAGE, message_at, message_by, space_head};
 use crate::sqlite::tables::plans::{plan, plans};
 use crate::sqlite::tables::rows::{
@@ -362,6 +363,18 @@ impl Reader for Sqlite {
 
     fn open_calls(&self, agent: AgentId) -> BoxFuture<'_, Result<Vec<CallRow>, StoreError>> {
         self.query_many(move |db, _| calls::open(db, agent))
+    }
+
+    fn open_cycle(&self, agent: AgentId) -> BoxFuture<'_, Result<Option<OpenCycle>, StoreError>> {
+        self.query_many(move |db, _| {
+            let Some(row) = agent_row(db, agent.0)? else { return Ok(None) };
+            let sql = "SELECT open FROM life WHERE agent = ?";
+            let Some(mut open) = first(db, sql, [row], |row| open_at(row, 0))?.flatten() else {
+                return Ok(None);
+            };
+            open.steps = [runs::steps(db, row, open.id)?, open.steps].concat();
+            Ok(Some(open))
+        })
     }
 
     fn runs(

@@ -5,9 +5,12 @@ mod places;
 use std::collections::HashSet;
 
 use agent::entry::Entry;
-use agent::id::{AgentId, CycleId};
+use agent::event::Trust;
+use agent::id::{AgentId, CycleId, SpaceId};
 use agent::limits;
-use agent::port::{BoxFuture, Excerpt, Recall, RecallError, RecallKind, RecallQuery, Recalled, StoreError};
+use agent::port::{
+    BoxFuture, CycleRef, Excerpt, Recall, RecallError, RecallKind, RecallQuery, Recalled, StoreError,
+};
 use rusqlite::{Connection, params};
 
 use crate::sqlite::engine::fault::{Fault, Outcome, damaged};
@@ -22,7 +25,9 @@ use crate::sqlite::ports::{Caller, Mode, Sqlite};
 use crate::sqlite::tables::entries::{ENTRY, entry_at};
 use crate::sqlite::tables::facts::memory;
 use crate::sqlite::tables::messages::named_messages;
-use crate::sqlite::tables::rows::{TRUSTS, agent_row, all, bytes, code_of, first, ms, time, uuid_or_none};
+use crate::sqlite::tables::rows::{
+    agent_row, all, bytes, code_of, first, int, ms, time, uuid_at, uuid_or_none,
+};
 use places::{places, searchable};
 
 impl Recall for Sqlite {
@@ -34,7 +39,7 @@ impl Recall for Sqlite {
         })
     }
 
-    fn cycle(&self, agent: AgentId, cycle: CycleId) -> BoxFuture<'_, Result<Vec<Entry>, StoreError>> {
+    fn cycle(&self, agent: AgentId, cycle: CycleRef) -> BoxFuture<'_, Result<Vec<Entry>, StoreError>> {
         Box::pin(async move { Ok(self.entries_of(agent, cycle).await?) })
     }
 }
@@ -88,9 +93,19 @@ impl Sqlite {
         Ok(Ok(Recalled { excerpts: read.await?, building: !built, newest_spaces_only }))
     }
 
-    async fn entries_of(&self, agent: AgentId, cycle: CycleId) -> Outcome<Vec<Entry>> {
-        let row = self.read_inline(Caller::Agents, move |db, _| agent_row(db, agent.0)).await?;
-        let Some(row) = row else { return Ok(Vec::new()) };
+    async fn entries_of(&self, agent: AgentId, cycle: CycleRef) -> Outcome<Vec<Entry>> {
+        let named = self.read_inline(Caller::Agents, move |db, _| {
+            let Some(row) = agent_row(db, agent.0)? else { return Ok(None) };
+            let sql = "SELECT cycle FROM run WHERE agent = ? AND ordinal = ?";
+            let cycle = match cycle {
+                CycleRef::Id(cycle) => Some(cycle),
+                CycleRef::Number(n) => {
+                    first(db, sql, params![row, int(n)], |row| Ok(CycleId(uuid_at(row, 0)?)))?
+                }
+            };
+            Ok(cycle.map(|cycle| (row, cycle)))
+        });
+        let Some((row, cycle)) = named.await? else { return Ok(Vec::new()) };
         let known = self.index(move |index| {
             let sql = "SELECT first, last FROM cycle WHERE agent = ? AND cycle = ? AND first IS NOT NULL";
             let range = first(index, sql, params![row, bytes(cycle.0)], |row| {
@@ -235,17 +250,20 @@ fn repetitions_last(ranked: Vec<Ranked>, limit: usize) -> Vec<Ranked> {
 
 fn excerpt(db: &Connection, found: Found, text: String) -> Outcome<Excerpt> {
     let Found { hit, key, trust, spaces } = found;
-    let name = "SELECT name FROM space WHERE id = ?";
+    let sql = "SELECT uuid, name FROM space WHERE id = ?";
+    let of = match spaces[..] {
+        [space] => first(db, sql, [space], |row| Ok((SpaceId(uuid_at(row, 0)?), row.get(1)?)))?,
+        _ => None,
+    };
+    let (space, space_handle) = of.unzip();
     Ok(Excerpt {
         at: time(hit.at)?,
         kind: kind_of(hit.kind).ok_or_else(|| damaged("the index has an unknown kind of text"))?,
         cycle: hit.cycle,
         key,
-        space: match spaces[..] {
-            [space] => first(db, name, [space], |row| Ok(row.get(0)?))?,
-            _ => None,
-        },
-        trust: trust.and_then(|code| TRUSTS.get(usize::try_from(code).ok()?).copied()),
+        space,
+        space_handle,
+        trust: trust.and_then(|code| Trust::ALL.get(usize::try_from(code).ok()?).copied()),
         text,
     })
 }
@@ -281,11 +299,11 @@ fn text_of(
         let sql = format!("{ENTRY} WHERE agent = ? AND seq = ?");
         let entry = first(db, &sql, [agent, seq], |row| Ok(entry_at(row).ok()))?.flatten();
         // A page that a cycle has read is worth less than the events of that cycle.
-        found.trust = entry.as_ref().map(|entry| code_of(&TRUSTS, &entry.trust));
+        found.trust = entry.as_ref().map(|entry| code_of(&Trust::ALL, &entry.trust));
         return Ok(entry.and_then(|entry| text::of_entry(&entry)).map(|(_, text)| text));
     }
     let Some(key) = &found.key else { return Ok(None) };
     let memory = memory(db, agent, key)?;
-    found.trust = memory.as_ref().map(|memory| code_of(&TRUSTS, &memory.trust));
+    found.trust = memory.as_ref().map(|memory| code_of(&Trust::ALL, &memory.trust));
     Ok(memory.map(|memory| text::of_memory(&memory.key, &memory.value)))
 }

@@ -7,10 +7,10 @@ mod spaces;
 
 use std::sync::Arc;
 
-use agent::changes::{MemoryChange, PlanChange};
+use agent::changes::{GoalEdit, MemoryChange, PlanChange};
 use agent::entity::{Entity, Space};
 use agent::id::{AgentId, CallId, CredentialId, CycleId, EntityId, EventId, SpaceId};
-use agent::life::Standing;
+use agent::life::{Goal, Standing};
 use agent::memory::Memory;
 use agent::plan::Plan;
 use agent::port::{
@@ -78,7 +78,7 @@ impl Registry for Sqlite {
         let session = Arc::clone(&self.inner.session);
         self.administer(move |db| {
             let now = at.min(session.now());
-            agents::amend_agent(db, agent, display_name.as_deref(), config.as_ref(), now)
+            agents::amend_agent(db, &session, agent, display_name.as_deref(), config.as_ref(), now)
         })
     }
 
@@ -90,6 +90,14 @@ impl Registry for Sqlite {
     ) -> BoxFuture<'_, Result<Option<Memory>, RegistryError>> {
         let session = Arc::clone(&self.inner.session);
         self.administer(move |db| agents::change_memory(db, agent, &change, at.min(session.now())))
+    }
+
+    fn change_goal(
+        &self,
+        agent: AgentId,
+        edit: GoalEdit,
+    ) -> BoxFuture<'_, Result<Option<Goal>, RegistryError>> {
+        self.administer(move |db| agents::change_goal(db, agent, &edit))
     }
 
     fn change_plan(
@@ -107,7 +115,7 @@ impl Registry for Sqlite {
         at: Timestamp,
     ) -> BoxFuture<'_, Result<(), RegistryError>> {
         let session = Arc::clone(&self.inner.session);
-        self.administer(move |db| agents::set_standing(db, agent, standing, at.min(session.now())))
+        self.administer(move |db| agents::set_standing(db, &session, agent, standing, at.min(session.now())))
     }
 
     fn cancel(
@@ -116,7 +124,7 @@ impl Registry for Sqlite {
         cycle: Option<CycleId>,
     ) -> BoxFuture<'_, Result<CycleId, RegistryError>> {
         let session = Arc::clone(&self.inner.session);
-        self.administer(move |db| agents::cancel(db, agent, cycle, session.now()))
+        self.administer(move |db| agents::cancel(db, &session, agent, cycle))
     }
 
     fn cancel_event(&self, agent: AgentId, event: EventId) -> BoxFuture<'_, Result<(), RegistryError>> {

@@ -18,7 +18,7 @@ use crate::sqlite::ports::quarantine::Access;
 use crate::sqlite::ports::{Caller, Sqlite};
 use crate::sqlite::tables::agents::{known_agent, quarantine};
 use crate::sqlite::tables::session::Session;
-use crate::sqlite::tables::waits;
+use crate::sqlite::tables::{life, shift};
 
 impl Store for Sqlite {
     fn accept(
@@ -109,13 +109,15 @@ impl Store for Sqlite {
         Box::pin(async move { Ok(done.await?) })
     }
 
+    fn panicked(&self, agent: AgentId) -> BoxFuture<'_, Result<(), StoreError>> {
+        let done = self.write(move |db, _| life::panicked(db, known_agent(db, agent)?));
+        Box::pin(async move { Ok(done.await?) })
+    }
+
     fn fire_due(&self, now: Timestamp, limit: u32) -> BoxFuture<'_, Result<DueFired, StoreError>> {
         let done = self.for_several(Access::Write, move |db, session| {
-            if let Some(back) = session.lead.set_back(&*session.clock) {
-                waits::shift(db, back, session.clock.now())?;
-                session.lead.shifted(back);
-            }
-            due::fire_due(db, session, now, limit)
+            let more = shift::next(db, session, shift::PIECE)?;
+            Ok(DueFired { shifting: more, ..due::fire_due(db, session, now, limit)? })
         });
         Box::pin(async move { Ok(done.await?) })
     }

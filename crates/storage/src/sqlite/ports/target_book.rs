@@ -21,7 +21,9 @@ use crate::sqlite::tables::rows::{
 };
 
 /// The columns of [`target_at`]; `t` is the target and `o` its first delivery that waits.
-const TARGET: &str = "t.name, t.url, t.secrets, t.allow, t.kinds, s.uuid, e.uuid, t.off, t.at";
+const TARGET: &str =
+    "t.name, t.url, t.secrets, t.allow, t.kinds, s.uuid, e.uuid, t.off, t.at, t.only_if, t.body";
+const TARGET_COLUMNS: usize = 11;
 const FIRST: &str = "FROM target t LEFT JOIN space s ON s.id = t.space LEFT JOIN entity e ON e.id = t.agent \
     LEFT JOIN outgoing o ON o.n = (SELECT min(n) FROM outgoing WHERE target = t.id AND dead = 0)";
 /// The columns of [`delivery_at`].
@@ -34,6 +36,7 @@ fn target_at(row: &Row<'_>) -> Outcome<StoredTarget> {
         (None, Some(agent)) => NewsOf::Agent(AgentId(agent)),
         _ => return Err(damaged("a target is of no space and no agent")),
     };
+    let body: Option<String> = row.get(10)?;
     Ok(StoredTarget {
         name: row.get(0)?,
         url: row.get(1)?,
@@ -41,6 +44,8 @@ fn target_at(row: &Row<'_>) -> Outcome<StoredTarget> {
         allow: from_json(&row.get::<_, String>(3)?, "what a target may reach")?,
         on: NewsKind::ALL.into_iter().filter(|kind| kinds & bit(*kind) != 0).collect(),
         of,
+        only_if: row.get(9)?,
+        body: body.map(|body| from_json(&body, "the body of a target")).transpose()?,
         off: row.get(7)?,
         at: time_at(row, 8)?,
     })
@@ -63,10 +68,10 @@ fn targets(db: &Connection) -> Outcome<Vec<TargetState>> {
     all(db, &sql, [], |row| {
         Ok(TargetState {
             target: target_at(row)?,
-            waiting: u64_at(row, 9)?,
-            dead: u64_at(row, 10)?,
-            why: row.get(11)?,
-            next_at: time_or_none(row, 12)?,
+            waiting: u64_at(row, TARGET_COLUMNS)?,
+            dead: u64_at(row, TARGET_COLUMNS + 1)?,
+            why: row.get(TARGET_COLUMNS + 2)?,
+            next_at: time_or_none(row, TARGET_COLUMNS + 3)?,
         })
     })
 }
@@ -79,12 +84,15 @@ fn put(db: &Connection, target: &StoredTarget) -> Outcome<()> {
     };
     touch_of(db, &target.name)?;
     let kinds: i64 = target.on.iter().map(|kind| bit(*kind)).sum();
-    let sql = "INSERT INTO target (name, url, secrets, allow, kinds, space, agent, off, at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) \
+    let sql = "INSERT INTO target (name, url, secrets, allow, kinds, space, agent, off, at, only_if, body) \
+               VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) \
                ON CONFLICT (name) DO UPDATE SET url = excluded.url, secrets = excluded.secrets, allow = excluded.allow, \
-               kinds = excluded.kinds, space = excluded.space, agent = excluded.agent, off = excluded.off, at = excluded.at";
+               kinds = excluded.kinds, space = excluded.space, agent = excluded.agent, off = excluded.off, at = excluded.at, \
+               only_if = excluded.only_if, body = excluded.body";
     let (secrets, allow) = (to_json(&target.secrets)?, to_json(&target.allow)?);
-    let StoredTarget { name, url, off, at, .. } = target;
-    run(db, sql, params![name, url, secrets, allow, kinds, space, agent, off, ms(*at)])?;
+    let StoredTarget { name, url, off, at, only_if, body, .. } = target;
+    let body = body.as_ref().map(to_json).transpose()?;
+    run(db, sql, params![name, url, secrets, allow, kinds, space, agent, off, ms(*at), only_if, body])?;
     touch_of(db, name)?;
     // Only the first one that waits was ever tried, perhaps at another address.
     let sql = "UPDATE outgoing SET next_at = 0, attempts = 0, why = NULL WHERE n = (SELECT min(n) FROM outgoing WHERE dead = 0 \
@@ -114,7 +122,9 @@ fn due(db: &Connection, now: Timestamp, limit: usize) -> Outcome<Vec<(StoredTarg
     let sql = format!(
         "SELECT {TARGET}, {DELIVERY} {FIRST} WHERE t.off IS NULL AND o.next_at <= ? ORDER BY o.next_at, o.n LIMIT ?"
     );
-    all(db, &sql, params![ms(now), int(limit as u64)], |row| Ok((target_at(row)?, delivery_at(row, 9)?)))
+    all(db, &sql, params![ms(now), int(limit as u64)], |row| {
+        Ok((target_at(row)?, delivery_at(row, TARGET_COLUMNS)?))
+    })
 }
 
 fn failed(db: &Connection, tried: &StoredTarget, id: &str, why: &str, then: &AfterFailure) -> Outcome<bool> {

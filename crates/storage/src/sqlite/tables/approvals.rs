@@ -1,19 +1,20 @@
 //! Rows of calls that wait for people. `agent::approval` decides.
 
-use agent::approval::{Answerer, Approval};
+use agent::approval::{Answerer, Approval, Withdrawn};
 use agent::approver::has_approver;
 use agent::call::{CallRow, Outcome as CallOutcome, OutcomeStatus};
+use agent::entity::EntityKind;
 use agent::event::{Principal, Trust};
-use agent::id::{CallId, EntityId, MessageId, SpaceId};
+use agent::id::{AgentId, CallId, EntityId, MessageId, SpaceId};
 use agent::limits;
 use agent::space::NewMessage;
 use jiff::Timestamp;
 use rusqlite::{Connection, params};
 
 use super::calls::{self, AgentCall};
-use super::rows::{all, bytes, first, ms, run, to_json, uuid_at};
+use super::rows::{all, bytes, first, kind_at, ms, run, to_json, uuid_at};
 use super::show;
-use crate::sqlite::engine::fault::Outcome;
+use crate::sqlite::engine::fault::{Outcome, damaged_agent};
 
 /// The call, if it waits or has waited for a person.
 pub(crate) fn asked(db: &Connection, call: &CallId) -> Outcome<Option<AgentCall>> {
@@ -78,6 +79,43 @@ fn member(db: &Connection, space: SpaceId, person: EntityId) -> Outcome<Option<S
     let sql = "SELECT e.name FROM entity e JOIN member m ON m.entity = e.id JOIN space s ON s.id = m.space \
                WHERE e.uuid = ? AND e.kind = 0 AND s.uuid = ?";
     first(db, sql, params![bytes(person.0), bytes(space.0)], |row| Ok(row.get(0)?))
+}
+
+/// Questions that wait in a space, found by index over what waits there; not those of quarantined agents.
+pub(crate) const QUESTIONS: &str = "SELECT c.id, (SELECT e.uuid FROM entity e WHERE e.id = c.agent) FROM call c \
+    JOIN agent a ON a.id = c.agent AND a.damage IS NULL WHERE c.ask_at IS NOT NULL AND c.approval ->> '$.space' = ?1 \
+    AND c.approval ->> '$.question' = 1 LIMIT ?2";
+
+/// Reads them; none if there are more than a message can choose from.
+pub(crate) fn questions_in(db: &Connection, space: SpaceId) -> Outcome<Vec<AgentCall>> {
+    let most = limits::QUESTIONS_OF_SPACE_MAX;
+    let found = all(db, QUESTIONS, params![space.to_string(), most + 1], |row| {
+        Ok((CallId(row.get(0)?), AgentId(uuid_at(row, 1)?)))
+    })?;
+    let mut open = Vec::new();
+    for (call, agent) in found.iter().filter(|_| found.len() <= most as usize) {
+        open.extend(asked(db, call).map_err(damaged_agent(*agent))?);
+    }
+    Ok(open)
+}
+
+/// Whether the sender of a message is a person, and whether no other person is a member of its space.
+pub(crate) fn speaker(
+    db: &Connection,
+    space: SpaceId,
+    sender: EntityId,
+) -> Outcome<Option<(EntityKind, bool)>> {
+    let sql = "SELECT e.kind, NOT EXISTS (SELECT 1 FROM member m JOIN space s ON s.id = m.space \
+               JOIN entity o ON o.id = m.entity WHERE s.uuid = ? AND o.kind = 0 AND o.id <> e.id) \
+               FROM entity e WHERE e.uuid = ?";
+    first(db, sql, params![bytes(space.0), bytes(sender.0)], |row| Ok((kind_at(row, 0)?, row.get(1)?)))
+}
+
+/// Notes that nobody answers any more what waits in a space, or only what that agent wants there. The next sweep ends it.
+pub(crate) fn withdraw(db: &Connection, space: SpaceId, agent: Option<i64>, why: Withdrawn) -> Outcome<()> {
+    let sql = "UPDATE call SET ask_at = 0, approval = json_set(approval, '$.withdrawn', ?1) WHERE ask_at IS NOT NULL \
+               AND approval ->> '$.space' = ?2 AND (?3 IS NULL OR agent = ?3)";
+    run(db, sql, params![why.as_str(), space.to_string(), agent]).map(drop)
 }
 
 /// The handle of an entity.

@@ -4,6 +4,7 @@
 use agent::approval::{Approval, ByRule};
 use agent::call::{CallRow, CallState, Effect, Outcome as Answer, Runner};
 use agent::changes::{CallChange, Changes};
+use agent::event::Trust;
 use agent::id::{AgentId, CallId, ClaimId, CycleId, RootId};
 use agent::life::{OpenCycle, Standing};
 use agent::limits;
@@ -11,8 +12,8 @@ use agent::port::{DetachedCall, WorkerCall};
 use rusqlite::{Connection, Params, Row, params};
 
 use super::rows::{
-    TRUSTS, agent_row, all, bytes, code_of, first, from_json, key, key_or_none, ms, run, standing_at,
-    to_json, trust_at, u32_at, uuid_at, uuid_or_none,
+    agent_row, all, bytes, code_of, first, from_json, key, key_or_none, ms, run, standing_at, to_json,
+    trust_at, u32_at, uuid_at, uuid_or_none,
 };
 use crate::sqlite::engine::fault::{Outcome, damaged, damaged_agent};
 
@@ -121,7 +122,7 @@ pub(crate) fn put(db: &Connection, agent: i64, changes: &Changes) -> Outcome<()>
             call.approval.as_ref().map(to_json).transpose()?,
             call.approval.as_ref().and_then(|approval| approval.next_at()).map(ms),
             call.by_rule.as_ref().map(to_json).transpose()?,
-            code_of(&TRUSTS, &call.trust),
+            code_of(&Trust::ALL, &call.trust),
         ];
         run(db, sql, row)?;
     }

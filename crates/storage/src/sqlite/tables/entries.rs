@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use agent::changes::{Changes, CommitKind};
 use agent::entry::{Entry, EntryKind, View};
+use agent::event::Trust;
 use agent::id::CycleId;
 use agent::layer::{Layer, LayerKind, ShownLines};
 use agent::limits;
@@ -12,8 +13,7 @@ use agent::message::ModelMessage;
 use rusqlite::{Connection, Row, params};
 
 use super::rows::{
-    TRUSTS, all, bytes, code_of, first, from_json, int, ms, run, time_at, to_json, trust_at, u32_at, u64_at,
-    uuid_at,
+    all, bytes, code_of, first, from_json, int, ms, run, time_at, to_json, trust_at, u32_at, u64_at, uuid_at,
 };
 use crate::sqlite::engine::fault::{Outcome, damaged};
 use crate::sqlite::engine::schema::FORMAT;
@@ -42,7 +42,7 @@ pub(crate) fn append(db: &Connection, agent: i64, head: u64, entries: &[Entry]) 
             FORMAT,
             crc,
             message,
-            code_of(&TRUSTS, &entry.trust),
+            code_of(&Trust::ALL, &entry.trust),
         ];
         run(db, sql, row)?;
     }
@@ -94,7 +94,7 @@ pub(crate) fn put_view(db: &Connection, agent: i64, n: u64, view: &View) -> Outc
     let ranges = to_json(&view.ranges)?;
     let compaction = view.compaction.as_ref().map(to_json).transpose()?;
     let (rev, n) = (int(view.rev), int(n));
-    let trust = code_of(&TRUSTS, &view.trust);
+    let trust = code_of(&Trust::ALL, &view.trust);
     let layers_from = int(view.layers_from);
     let row = params![
         agent,

@@ -1,20 +1,20 @@
 //! Rows of the ledger (table `event`): writes accepted events into it and into the inbox, and changes their states.
 
 use agent::config::Urgency;
-use agent::event::{Event, EventData, EventKind, EventState, Principal};
+use agent::event::{Channel, Event, EventData, EventKind, EventState, Principal, Trust};
 use agent::id::{CycleId, EventId};
-use agent::life::Standing;
+use agent::life::{IdleReason, Standing};
 use agent::limits;
 use agent::registry::retired;
 use agent::waits;
 use rusqlite::{Connection, Row, params};
 
 use super::rows::{
-    CHANNELS, TRUSTS, code_of, from_json, int, key, ms, principal_columns, run, standing_at, time_or_none,
+    code_of, from_json, int, key, ms, principal_columns, reason_or_none, run, standing_at, time_or_none,
     to_json, u32_at, uuid_at, uuid_or_none,
 };
 use super::session::Session;
-use super::sums;
+use super::{shift, sums};
 use crate::sqlite::engine::fault::{Outcome, damaged};
 
 /// What is needed of an agent to accept an event for it.
@@ -28,14 +28,16 @@ pub(crate) struct Head {
     pub(crate) waiting: u32,
     pub(crate) due_at: Option<i64>,
     pub(crate) hold_until: Option<i64>,
+    pub(crate) reason: Option<IdleReason>,
     pub(crate) held: u32,
     pub(crate) urgency: Urgency,
     /// `due_at` as stored: an update that sets the column also updates its index, so it is set only if it changed.
     stored_due_at: Option<i64>,
 }
 
-/// Columns of [`Head::at`], for an `agent a` and its `inbox_head h`.
-pub(crate) const HEAD: &str = "a.id, a.standing, a.inbox_max, a.debounce, h.head_seq, h.waiting, h.due_at, h.hold_until, h.held, a.urgency";
+/// Columns of [`Head::at`], for an `agent a` and its `inbox_head h`. Whoever reads them settles the agent before.
+pub(crate) const HEAD: &str = "a.id, a.standing, a.inbox_max, a.debounce, h.head_seq, h.waiting, h.due_at, h.hold_until, h.held, a.urgency, \
+    h.idle_reason";
 
 impl Head {
     /// What decides whether the inbox takes one more event: standing, events that wait, their maximum.
@@ -58,11 +60,14 @@ impl Head {
                 Some(text) => from_json(&text, "an urgency")?,
                 None => Urgency::default(),
             },
+            reason: reason_or_none(row, at + 10)?,
             stored_due_at: row.get(at + 6)?,
         })
     }
 
-    pub(crate) fn read(db: &Connection, agent: i64) -> Outcome<Self> {
+    /// Reads it for a command that will write it.
+    pub(crate) fn read(db: &Connection, session: &Session, agent: i64) -> Outcome<Self> {
+        shift::settle(db, session, agent)?;
         let sql = format!("SELECT {HEAD} FROM agent a JOIN inbox_head h ON h.agent = a.id WHERE a.id = ?");
         crate::sqlite::tables::rows::first(db, &sql, [agent], |row| Self::at(row, 0))?
             .ok_or_else(|| damaged(format!("agent {agent} has no inbox")))
@@ -133,7 +138,8 @@ pub(crate) fn put_waiting(
                VALUES (?, ?, ?, ?, ?, ?, ?)";
     let (sender, deep) = (sums::sender_hash(sender), head.waiting >= limits::DEEP_FROM);
     run(db, sql, params![head.agent, seq, urgent, sender, deep, not_before, session.boot])?;
-    let wake = waits::due(head.standing, Some(not_before), head.hold_until);
+    let hold = waits::delays_events(head.hold_until, head.reason);
+    let wake = waits::due(head.standing, Some(not_before), hold);
     head.waiting += 1;
     if head.waiting == limits::URGENT_LOOK_MAX {
         // A released or resent event gets a place before later ones. None of those may drop out of the rows that
@@ -178,8 +184,8 @@ fn append(
         reason,
         principal_kind,
         principal,
-        code_of(&CHANNELS, &envelope.channel),
-        code_of(&TRUSTS, &envelope.trust),
+        code_of(&Channel::ALL, &envelope.channel),
+        code_of(&Trust::ALL, &envelope.trust),
         key(&envelope.root.0),
         envelope.hop,
         space,

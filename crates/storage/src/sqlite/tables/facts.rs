@@ -11,8 +11,8 @@ use rusqlite::{Connection, Row, params};
 
 use super::plans::plans;
 use super::rows::{
-    ENTITY, SPACE, all, entity_at, first, importance_at, int, run, space_at, time_at, to_json, trust_at,
-    u32_at, u64_at, uuid_at, uuid_or_none,
+    ENTITY, SPACE, all, bytes, entity_at, first, importance_at, int, run, space_at, time_at, to_json,
+    trust_at, u32_at, u64_at, uuid_at, uuid_or_none,
 };
 use crate::sqlite::engine::fault::{Outcome, damaged};
 
@@ -43,7 +43,9 @@ const SPACES: &str = "WITH sought AS (SELECT space FROM (SELECT space FROM membe
 /// The first members of each of these spaces, and the agent itself.
 const MEMBERS: &str = "FROM json_each(?1) j CROSS JOIN member m ON m.space = j.value AND m.entity IN \
     (SELECT entity FROM (SELECT entity FROM member WHERE space = j.value ORDER BY entity LIMIT ?2) UNION SELECT ?3) \
-    JOIN entity e ON e.id = m.entity ORDER BY m.since, e.id";
+    JOIN entity e ON e.id = m.entity LEFT JOIN agent a ON a.id = e.id ORDER BY m.since, e.id";
+/// Whether the agent `a`, if it is one, is retired: it stays in its spaces, and is no member that anybody can reach.
+const RETIRED: &str = "coalesce(a.standing = 2, 0)";
 
 /// The spaces in the workspace (the active one, then those with the newest messages), and how many more there are.
 fn spaces(db: &Connection, agent: i64) -> Outcome<(Vec<SpaceFacts>, usize)> {
@@ -60,14 +62,14 @@ fn spaces(db: &Connection, agent: i64) -> Outcome<(Vec<SpaceFacts>, usize)> {
         Ok((row.get::<_, i64>(0)?, facts))
     })?;
     let ids: Vec<i64> = found.iter().map(|(id, _)| *id).collect();
-    let sql = format!("SELECT {ENTITY}, m.role, m.since, m.space {MEMBERS}");
+    let sql = format!("SELECT {ENTITY}, m.role, m.since, m.space, {RETIRED} {MEMBERS}");
     let most = int(MEMBERS_SHOWN_MAX as u64);
     let known = all(db, &sql, params![to_json(&ids)?, most, agent], |row| {
-        Ok((row.get::<_, i64>(8)?, member_at(row)?))
+        Ok((row.get::<_, i64>(8)?, (!row.get::<_, bool>(9)?).then(|| member_at(row)).transpose()?))
     })?;
     for (space, member) in known {
         if let Some((_, facts)) = found.iter_mut().find(|(id, _)| *id == space) {
-            facts.members.push(member);
+            facts.members.extend(member);
             facts.more_members = facts.more_members.saturating_sub(1);
         }
     }
@@ -101,11 +103,11 @@ fn member_at(row: &Row<'_>) -> Outcome<Member> {
     Ok(Member { entity: entity_at(row, 0)?, role: row.get(6)?, since: time_at(row, 7)? })
 }
 
-/// The members of a space, oldest first.
+/// The members of a space but retired agents, oldest first.
 pub(crate) fn members(db: &Connection, space: i64) -> Outcome<Vec<Member>> {
     let sql = format!(
         "SELECT {ENTITY}, m.role, m.since FROM member m JOIN entity e ON e.id = m.entity \
-         WHERE m.space = ? ORDER BY m.since, e.id"
+         LEFT JOIN agent a ON a.id = e.id WHERE m.space = ? AND NOT {RETIRED} ORDER BY m.since, e.id"
     );
     all(db, &sql, [space], member_at)
 }
@@ -157,20 +159,29 @@ pub(crate) fn memory(db: &Connection, agent: i64, key: &str) -> Outcome<Option<M
 const NEWEST: &str = "m.agent = ?1 AND m.key = ?2 AND m.from_commit = \
     (SELECT max(from_commit) FROM memory WHERE agent = ?1 AND key = ?2)";
 
-fn goals(db: &Connection, agent: i64) -> Outcome<Vec<Goal>> {
-    let sql = "SELECT id, parent, description, priority, status, trust FROM goal \
-               WHERE agent = ? AND to_commit IS NULL ORDER BY priority DESC, id";
-    all(db, sql, [agent], |row| {
-        let status: String = row.get(4)?;
-        Ok(Goal {
-            id: GoalId(uuid_at(row, 0)?),
-            parent: uuid_or_none(row, 1)?.map(GoalId),
-            description: row.get(2)?,
-            priority: row.get(3)?,
-            status: GoalStatus::try_from(&*status)
-                .map_err(|_| damaged(format!("`{status}` is not a status of a goal")))?,
-            trust: trust_at(row, 5)?,
-        })
+const GOAL: &str =
+    "SELECT id, parent, description, priority, status, trust FROM goal WHERE agent = ? AND to_commit IS NULL";
+
+/// The agent's goals, highest priority first.
+pub(crate) fn goals(db: &Connection, agent: i64) -> Outcome<Vec<Goal>> {
+    all(db, &format!("{GOAL} ORDER BY priority DESC, id"), [agent], goal_at)
+}
+
+/// One of them.
+pub(crate) fn goal(db: &Connection, agent: i64, id: GoalId) -> Outcome<Option<Goal>> {
+    first(db, &format!("{GOAL} AND id = ?"), params![agent, bytes(id.0)], goal_at)
+}
+
+fn goal_at(row: &Row<'_>) -> Outcome<Goal> {
+    let status: String = row.get(4)?;
+    Ok(Goal {
+        id: GoalId(uuid_at(row, 0)?),
+        parent: uuid_or_none(row, 1)?.map(GoalId),
+        description: row.get(2)?,
+        priority: row.get(3)?,
+        status: GoalStatus::try_from(&*status)
+            .map_err(|_| damaged(format!("`{status}` is not a status of a goal")))?,
+        trust: trust_at(row, 5)?,
     })
 }
 

@@ -3,12 +3,12 @@
 use agent::changes::{Changes, CommitKind};
 use agent::fencing::{self, InboxHead, LifeRow};
 use agent::id::{AgentId, CycleId};
-use agent::life::OpenCycle;
+use agent::life::{IdleReason, OpenCycle};
 use rusqlite::{Connection, Row, params};
 
 use super::rows::{
-    REASONS, bytes, code_of, first, from_json, int, ms, reason_or_none, run, space_row, standing_at,
-    time_or_none, to_json, u32_at, u64_at, usage_at, usage_columns, uuid_or_none,
+    bytes, code_of, first, from_json, int, ms, reason_or_none, run, space_row, standing_at, time_or_none,
+    to_json, u32_at, u64_at, usage_at, usage_columns, uuid_or_none,
 };
 use super::session::Session;
 use crate::sqlite::engine::fault::Outcome;
@@ -83,7 +83,7 @@ pub(crate) fn write(db: &Connection, session: &Session, life: &Life, changes: &C
                usage_cached = ?, usage_output = ?, usage_reasoning = ?, \
                cost_micros = coalesce(cost_micros + ?, ?, cost_micros), unpriced = unpriced + ?, open_cycle = ?, \
                step = ?, boot = coalesce(?, boot), requesters = ?, notice = ?, open = ?, \
-               facts_seen = CASE WHEN ? THEN (SELECT facts_rev FROM agent WHERE id = life.agent) ELSE facts_seen END \
+               panicked = CASE WHEN panicked IS ? THEN NULL ELSE panicked END, facts_seen = CASE WHEN ? THEN (SELECT facts_rev FROM agent WHERE id = life.agent) ELSE facts_seen END \
                WHERE agent = ?";
     let values = params![
         int(row.epoch),
@@ -106,6 +106,7 @@ pub(crate) fn write(db: &Connection, session: &Session, life: &Life, changes: &C
         open.map(|open| to_json(&open.requesters)).transpose()?,
         row.notice,
         open.map(to_json).transpose()?,
+        changes.panicked.map(int),
         fencing::closes(changes),
         life.agent,
     ];
@@ -113,11 +114,19 @@ pub(crate) fn write(db: &Connection, session: &Session, life: &Life, changes: &C
     let inbox = &life.inbox;
     let sql = "UPDATE inbox_head SET waiting = ?, taken = ?, due_at = ?, hold_until = ?, idle_reason = ?, \
                cancel = ? WHERE agent = ?";
-    let reason = inbox.reason.map(|reason| code_of(&REASONS, &reason));
+    let reason = inbox.reason.map(|reason| code_of(&IdleReason::ALL, &reason));
     let (due_at, hold_until) = (inbox.due_at.map(ms), inbox.hold_until.map(ms));
     let cancel = row.cancel.map(|cycle| bytes(cycle.0));
     run(db, sql, params![inbox.waiting, inbox.taken, due_at, hold_until, reason, cancel, life.agent])
         .map(drop)
+}
+
+/// Notes that an activation of the agent has ended by a mistake of the program: its cycle runs no longer. The first of
+/// several panics stays, so that none is counted for events that came later.
+pub(crate) fn panicked(db: &Connection, agent: i64) -> Outcome<()> {
+    let newest = "SELECT head_seq FROM inbox_head WHERE agent = life.agent";
+    let sql = format!("UPDATE life SET boot = 0, panicked = coalesce(panicked, ({newest})) WHERE agent = ?");
+    run(db, &sql, [agent]).map(drop)
 }
 
 /// Reads an open cycle from its column.

@@ -3,14 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use agent::config::WakeOn;
-use agent::event::NamedMessage;
+use agent::event::{NamedMessage, Trust};
 use agent::id::{CallId, CycleId, EntityId, MessageId, RootId, SpaceId};
 use agent::space::{Message, MessageKind, NewMessage};
 use rusqlite::{Connection, Row, params};
 
 use super::queue::note_message;
 use super::rows::{
-    TRUSTS, all, bytes, code_of, first, from_json, ids_from, int, key, key_at, kind_at, ms, packed,
+    all, bytes, code_of, first, from_json, ids_from, int, key, key_at, kind_at, ms, packed,
     principal_columns, run, time, time_at, to_json, trust_at, u32_at, u64_at, uuid_at, uuid_or_none,
     wake_on_at,
 };
@@ -129,7 +129,7 @@ pub(crate) fn write(
             at,
             principal_kind,
             principal,
-            code_of(&TRUSTS, &message.trust),
+            code_of(&Trust::ALL, &message.trust),
             key(&message.root.0),
             message.hop,
             message.cycle.map(|cycle| bytes(cycle.0)),

@@ -5,16 +5,17 @@ use agent::call::CallRow;
 use agent::changes::{Changes, GoalChange, MemoryChange, PlanChange};
 use agent::event::Trust;
 use agent::fencing::{not_owned, pinned_too_many};
+use agent::goals;
 use agent::life::Goal;
 use agent::memory::Importance;
 use jiff::Timestamp;
 use rusqlite::{Connection, params};
 use uuid::Uuid;
 
-use super::facts::{memory, pinned_memories};
+use super::facts::{goal, memory, pinned_memories};
 use super::plans::{end_plan, is_kept, put_plan};
 use super::queue::note_memory;
-use super::rows::{IMPORTANCES, TRUSTS, bytes, code_of, int, ms, run};
+use super::rows::{bytes, code_of, int, ms, run};
 use crate::sqlite::engine::fault::{Fault, Outcome};
 
 /// Writes the notes that a commit's inward calls change; returns whether there were any.
@@ -34,13 +35,10 @@ pub(crate) fn write(db: &Connection, agent: i64, n: u64, changes: &Changes) -> O
             GoalChange::Delete(id) => id.0,
         };
         check_owner(db, "goal", agent, id, calls)?;
-        end_goal(db, agent, id, n)?;
-        if let GoalChange::Set(goal) = change {
-            if let Some(parent) = goal.parent {
-                check_owner(db, "goal", agent, parent.0, calls)?;
-            }
-            put_goal(db, agent, n, goal, changes.cause.trust)?;
+        if let GoalChange::Set(Goal { parent: Some(parent), .. }) = change {
+            check_owner(db, "goal", agent, parent.0, calls)?;
         }
+        change_goal(db, agent, n, changes.cause.trust, change)?;
     }
     for change in &inward.plans {
         let id = match change {
@@ -69,11 +67,11 @@ pub(crate) fn change_memory(
     change: &MemoryChange,
 ) -> Outcome<()> {
     match change {
-        MemoryChange::Set { key, value, importance, pin, trust: own } => {
+        MemoryChange::Set { key, value, importance, pinned, trust: own } => {
             let trust = own.map_or(trust, |own| own.min(trust));
             let before = memory(db, agent, key)?;
             let before = before.as_ref().map_or((Importance::default(), false), |m| (m.importance, m.pinned));
-            let (importance, pinned) = (importance.unwrap_or(before.0), pin.unwrap_or(before.1));
+            let (importance, pinned) = (importance.unwrap_or(before.0), pinned.unwrap_or(before.1));
             note_memory(db, agent, at, key)?;
             end_memory(db, agent, n, key)?;
             let sql = "INSERT INTO memory (agent, key, from_commit, at, used_at, value, importance, pinned, trust) \
@@ -81,16 +79,16 @@ pub(crate) fn change_memory(
                        DO UPDATE SET at = excluded.at, used_at = excluded.used_at, value = excluded.value, \
                        importance = excluded.importance, pinned = excluded.pinned, trust = excluded.trust, \
                        to_commit = NULL";
-            let (importance, trust) = (code_of(&IMPORTANCES, &importance), code_of(&TRUSTS, &trust));
+            let (importance, trust) = (code_of(&Importance::ALL, &importance), code_of(&Trust::ALL, &trust));
             run(db, sql, params![agent, key, int(n), ms(at), value, importance, pinned, trust]).map(drop)
         }
-        MemoryChange::Mark { key, importance, pin } => {
+        MemoryChange::Mark { key, importance, pinned } => {
             note_memory(db, agent, at, key)?;
             let sql = "UPDATE memory SET importance = coalesce(?3, importance), pinned = coalesce(?4, pinned) \
                        WHERE agent = ?1 AND key = ?2 AND to_commit IS NULL \
                        AND from_commit = (SELECT max(from_commit) FROM memory WHERE agent = ?1 AND key = ?2)";
-            let importance = importance.map(|importance| code_of(&IMPORTANCES, &importance));
-            run(db, sql, params![agent, key, importance, pin]).map(drop)
+            let importance = importance.map(|importance| code_of(&Importance::ALL, &importance));
+            run(db, sql, params![agent, key, importance, pinned]).map(drop)
         }
         MemoryChange::Used { key } => {
             let sql = "UPDATE memory SET used_at = max(used_at, ?3) WHERE agent = ?1 AND key = ?2 AND to_commit IS NULL \
@@ -114,11 +112,29 @@ fn end_memory(db: &Connection, agent: i64, n: u64, key: &str) -> Outcome<()> {
     run(db, sql, params![agent, key, int(n)]).map(drop)
 }
 
+/// Changes a goal as of commit `n`, by somebody of that trust.
+pub(crate) fn change_goal(
+    db: &Connection,
+    agent: i64,
+    n: u64,
+    by: Trust,
+    change: &GoalChange,
+) -> Outcome<()> {
+    match change {
+        GoalChange::Set(after) => {
+            let trust = goals::trust_after(goal(db, agent, after.id)?.as_ref(), after, by);
+            end_goal(db, agent, after.id.0, n)?;
+            put_goal(db, agent, n, after, trust)
+        }
+        GoalChange::Delete(id) => end_goal(db, agent, id.0, n),
+    }
+}
+
 fn put_goal(db: &Connection, agent: i64, n: u64, goal: &Goal, trust: Trust) -> Outcome<()> {
     let sql = "INSERT INTO goal (agent, id, from_commit, parent, priority, status, description, trust) \
                VALUES (?, ?, ?, ?, ?, ?, ?, ?)";
     let parent = goal.parent.map(|parent| bytes(parent.0));
-    let (status, trust) = (goal.status.as_str(), code_of(&TRUSTS, &trust));
+    let (status, trust) = (goal.status.as_str(), code_of(&Trust::ALL, &trust));
     let Goal { priority, description, .. } = goal;
     run(db, sql, params![agent, bytes(goal.id.0), int(n), parent, priority, status, description, trust])
         .map(drop)

@@ -4,24 +4,24 @@ use agent::call::CallRow;
 use agent::changes::EventMoved;
 use agent::entity::EntityKind;
 use agent::event::EventProgress;
-use agent::id::hashed_uuid;
+use agent::id::{AgentId, hashed_uuid};
 use agent::limits;
-use agent::news;
+use agent::news::{self, NamedAgent};
 use agent::port::NewsKind;
 use agent::run::Run;
 use agent::space::Message;
 use jiff::Timestamp;
 use rusqlite::{Connection, Row, params};
 
-use super::rows::{all, bytes, first, int, ms, run};
+use super::rows::{all, bytes, first, int, ms, run, uuid_at};
 use crate::sqlite::engine::fault::Outcome;
 
 const OF_SPACE: &str = "SELECT t.id, s.name FROM target t JOIN space s ON s.id = ?1 \
     WHERE (t.space = ?1 OR t.agent = ?2) AND t.off IS NULL AND t.kinds & ?3";
-const OF_AGENT: &str = "SELECT t.id, e.name FROM target t JOIN entity e ON e.id = t.agent \
+const OF_AGENT: &str = "SELECT t.id, e.uuid, e.name FROM target t JOIN entity e ON e.id = t.agent \
     WHERE t.agent = ?1 AND t.off IS NULL AND t.kinds & ?2";
 
-const OF_ASKED: &str = "SELECT t.id, e.name, s.name FROM entity e LEFT JOIN space s ON s.uuid = ?2 \
+const OF_ASKED: &str = "SELECT t.id, e.uuid, e.name, s.name FROM entity e LEFT JOIN space s ON s.uuid = ?2 \
     JOIN target t ON t.agent = e.id OR t.space = s.id WHERE e.id = ?1 AND t.off IS NULL AND t.kinds & ?3";
 
 /// The bit of a kind in `target.kinds`.
@@ -48,7 +48,13 @@ pub(crate) fn message(
 /// Tells that a cycle of the agent ended.
 pub(crate) fn run_ended(db: &Connection, agent: i64, record: &Run) -> Outcome<()> {
     for (target, agent) in of_agent(db, agent, NewsKind::CycleEnded)? {
-        put(db, target, &["cycle", &record.id.to_string()], &news::of_run(record, &agent), record.ended_at)?;
+        put(
+            db,
+            target,
+            &["cycle", &record.id.to_string()],
+            &news::of_run(record, &agent.handle),
+            record.ended_at,
+        )?;
     }
     Ok(())
 }
@@ -76,8 +82,8 @@ pub(crate) fn asked_calls(db: &Connection, agent: i64, calls: &[CallRow]) -> Out
         let Some(asked) = call.approval.as_deref().filter(|asked| asked.is_wanted()) else { continue };
         let space = asked.space.map(|space| bytes(space.0));
         let row = params![agent, space, bit(NewsKind::ApprovalWanted)];
-        let named = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
-        let told: Vec<(i64, String, Option<String>)> = all(db, OF_ASKED, row, named)?;
+        let named = |row: &Row<'_>| Ok((row.get(0)?, agent_at(row)?, row.get(3)?));
+        let told: Vec<(i64, NamedAgent, Option<String>)> = all(db, OF_ASKED, row, named)?;
         for (target, agent, space) in told {
             let body = news::of_asked_call(call, asked, &agent, space.as_deref());
             put(db, target, &["asked", &call.id.0], &body, asked.asked_at)?;
@@ -86,8 +92,13 @@ pub(crate) fn asked_calls(db: &Connection, agent: i64, calls: &[CallRow]) -> Out
     Ok(())
 }
 
-fn of_agent(db: &Connection, agent: i64, kind: NewsKind) -> Outcome<Vec<(i64, String)>> {
-    all(db, OF_AGENT, params![agent, bit(kind)], |row| Ok((row.get(0)?, row.get(1)?)))
+fn of_agent(db: &Connection, agent: i64, kind: NewsKind) -> Outcome<Vec<(i64, NamedAgent)>> {
+    all(db, OF_AGENT, params![agent, bit(kind)], |row| Ok((row.get(0)?, agent_at(row)?)))
+}
+
+/// The agent of a row whose columns after the first one are its id and handle.
+fn agent_at(row: &Row<'_>) -> Outcome<NamedAgent> {
+    Ok(NamedAgent { id: AgentId(uuid_at(row, 1)?), handle: row.get(2)? })
 }
 
 /// Adds a delivery. A target for which too many wait is switched off.

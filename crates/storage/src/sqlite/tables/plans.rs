@@ -10,14 +10,10 @@ use rusqlite::{Connection, Row, params};
 use uuid::Uuid;
 
 use super::rows::{
-    TRUSTS, all, bytes, code_of, first, from_code, from_json, int, key, ms, run, time_or_none, to_json,
-    trust_at, u64_at, uuid_at,
+    all, bytes, code_of, first, from_code, from_json, int, key, ms, run, time_or_none, to_json, trust_at,
+    u64_at, uuid_at,
 };
 use crate::sqlite::engine::fault::Outcome;
-
-const MISSED: [Missed; 3] = [Missed::Once, Missed::Skip, Missed::All];
-const SOURCES: [PlanSource; 4] =
-    [PlanSource::Agent, PlanSource::Operator, PlanSource::Config, PlanSource::Heartbeat];
 
 /// The columns of [`plan_at`].
 pub(crate) const PLAN: &str =
@@ -33,9 +29,9 @@ pub(crate) fn plan_at(row: &Row<'_>, at: usize) -> Outcome<Plan> {
         instruction: row.get(at + 2)?,
         schedule: from_json(&schedule, "a schedule")?,
         next_at: time_or_none(row, at + 4)?,
-        missed: from_code(&MISSED, row.get(at + 5)?, "rule for missed slots")?,
+        missed: from_code(&Missed::ALL, row.get(at + 5)?, "rule for missed slots")?,
         max_late_ms: late,
-        source: from_code(&SOURCES, row.get(at + 7)?, "source of a plan")?,
+        source: from_code(&PlanSource::ALL, row.get(at + 7)?, "source of a plan")?,
         trust: trust_at(row, at + 8)?,
     })
 }
@@ -85,11 +81,11 @@ pub(crate) fn put_plan(
         plan.instruction,
         key(&cause.root.0),
         cause.hop,
-        code_of(&TRUSTS, &cause.trust),
+        code_of(&Trust::ALL, &cause.trust),
         fired,
-        code_of(&MISSED, &plan.missed),
+        code_of(&Missed::ALL, &plan.missed),
         plan.max_late_ms.map(int),
-        code_of(&SOURCES, &plan.source),
+        code_of(&PlanSource::ALL, &plan.source),
     ];
     run(db, sql, row).map(drop)
 }

@@ -40,6 +40,13 @@ pub(crate) fn u64_at(row: &Row<'_>, at: usize) -> Outcome<u64> {
     u64::try_from(n).map_err(|_| damaged(format!("`{n}` is not a count")))
 }
 
+pub(crate) fn u64_or_none(row: &Row<'_>, at: usize) -> Outcome<Option<u64>> {
+    match row.get_ref(at)? {
+        ValueRef::Null => Ok(None),
+        _ => u64_at(row, at).map(Some),
+    }
+}
+
 pub(crate) fn u32_at(row: &Row<'_>, at: usize) -> Outcome<u32> {
     let n: i64 = row.get(at)?;
     u32::try_from(n).map_err(|_| damaged(format!("`{n}` is not a 32-bit count")))
@@ -105,41 +112,34 @@ pub(crate) fn code_of<T: PartialEq>(all: &[T], value: &T) -> i64 {
     all.iter().position(|known| known == value).map_or(-1, |at| int(at as u64))
 }
 
-pub(crate) const STANDINGS: [Standing; 3] = [Standing::Active, Standing::Suspended, Standing::Retired];
-pub(crate) const CHANNELS: [Channel; 5] =
-    [Channel::Space, Channel::Api, Channel::Webhook, Channel::Timer, Channel::Tool];
-pub(crate) const TRUSTS: [Trust; 4] = [Trust::Outside, Trust::Agent, Trust::Member, Trust::Operator];
-pub(crate) const IMPORTANCES: [Importance; 3] = Importance::ALL;
-pub(crate) const REASONS: [IdleReason; 4] =
-    [IdleReason::Provider, IdleReason::Backoff, IdleReason::Debounce, IdleReason::Person];
-const KINDS: [EntityKind; 2] = [EntityKind::Human, EntityKind::Agent];
-
 pub(crate) fn standing_at(row: &Row<'_>, at: usize) -> Outcome<Standing> {
-    from_code(&STANDINGS, row.get(at)?, "standing")
+    from_code(&Standing::ALL, row.get(at)?, "standing")
 }
 
 pub(crate) fn kind_at(row: &Row<'_>, at: usize) -> Outcome<EntityKind> {
-    from_code(&KINDS, row.get(at)?, "kind of entity")
+    from_code(&EntityKind::ALL, row.get(at)?, "kind of entity")
 }
 
 pub(crate) fn kind_code(kind: EntityKind) -> i64 {
-    code_of(&KINDS, &kind)
+    code_of(&EntityKind::ALL, &kind)
 }
 
 pub(crate) fn channel_at(row: &Row<'_>, at: usize) -> Outcome<Channel> {
-    from_code(&CHANNELS, row.get(at)?, "channel")
+    from_code(&Channel::ALL, row.get(at)?, "channel")
 }
 
 pub(crate) fn trust_at(row: &Row<'_>, at: usize) -> Outcome<Trust> {
-    from_code(&TRUSTS, row.get(at)?, "trust level")
+    from_code(&Trust::ALL, row.get(at)?, "trust level")
 }
 
 pub(crate) fn importance_at(row: &Row<'_>, at: usize) -> Outcome<Importance> {
-    from_code(&IMPORTANCES, row.get(at)?, "level of importance")
+    from_code(&Importance::ALL, row.get(at)?, "level of importance")
 }
 
 pub(crate) fn reason_or_none(row: &Row<'_>, at: usize) -> Outcome<Option<IdleReason>> {
-    row.get::<_, Option<i64>>(at)?.map(|code| from_code(&REASONS, code, "valid idle reason")).transpose()
+    row.get::<_, Option<i64>>(at)?
+        .map(|code| from_code(&IdleReason::ALL, code, "valid idle reason"))
+        .transpose()
 }
 
 pub(crate) fn event_kind_at(row: &Row<'_>, at: usize) -> Outcome<agent::event::EventKind> {

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use agent::port::Clock;
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use tokio::sync::Notify;
 
 use super::configs::Configs;
+use super::lead::Lead;
 use super::opening::Opening;
 use super::queue::Signal;
 use super::totals::Counted;
-use super::waits::Lead;
 use crate::sqlite::engine::writer::Memory;
 
 /// What every command may use of the current opening of the store.
@@ -23,7 +23,7 @@ pub(crate) struct Session {
     pub(crate) configs: Configs,
     /// How many agents and spaces have been counted.
     pub(crate) counted: Counted,
-    /// How far the wall clock is ahead of the monotonic one: shows when it is set back.
+    /// On which clock the stored times are based: shows when it was set back.
     pub(crate) lead: Lead,
     pub(crate) clock: Arc<dyn Clock>,
     /// What the search index waits for.
@@ -33,11 +33,9 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// The current time for comparison with stored times. After the clock is set back, this continues the old time
-    /// until the stored times are shifted.
+    /// The current time, for comparison with stored times of agents that are settled ([`super::shift::settle`]).
     pub(crate) fn now(&self) -> Timestamp {
-        let (now, back) = (self.clock.now(), self.lead.set_back(&*self.clock).unwrap_or(0));
-        now.checked_add(SignedDuration::from_millis(back)).unwrap_or(now)
+        self.clock.now()
     }
 
     /// A session of this opening; nothing is cached yet.
@@ -57,70 +55,5 @@ impl Memory for Session {
 
     fn rolled_back(&self) {
         self.lead.rolled_back();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::Mutex;
-    use std::time::Duration;
-
-    use agent::port::StoreError;
-    use rusqlite::Connection;
-    use scenario::clock::SimClock;
-
-    use super::*;
-    use crate::sqlite::engine::fault::Fault;
-    use crate::sqlite::engine::mutex::lock;
-    use crate::sqlite::engine::schema::open_memory;
-    use crate::sqlite::engine::writer::{Counters, command, serve};
-    use crate::sqlite::tables::{opening, waits};
-
-    #[test]
-    fn a_command_that_runs_again_sees_the_same_clock() {
-        let clock = SimClock::new(Timestamp::UNIX_EPOCH);
-        clock.advance(Duration::from_secs(100));
-        let db = open_memory().unwrap();
-        let opening = opening::begin(&db, Some(clock.now())).unwrap();
-        let session = Arc::new(Session::new(opening, Arc::new(clock.clone())));
-        let before = session.now();
-        clock.jump_wall(SignedDuration::from_secs(-50));
-        let after = clock.now();
-        let seen = Arc::new(Mutex::new(Vec::new()));
-        let look = || {
-            let (session, seen) = (Arc::clone(&session), Arc::clone(&seen));
-            command(move |_: &Connection| {
-                lock(&seen).push(session.now());
-                Ok(())
-            })
-            .0
-        };
-        let follow = || {
-            let session = Arc::clone(&session);
-            command(move |db| {
-                let back = session.lead.set_back(&*session.clock).unwrap();
-                waits::shift(db, back, Timestamp::UNIX_EPOCH)?;
-                session.lead.shifted(back);
-                Ok(())
-            })
-        };
-        let fail = || command::<(), _>(|_| Err(Fault::Store(StoreError::Damaged("by a test".into())))).0;
-        let serve = |works| {
-            serve(&db, &Counters::default(), &*session, works).unwrap();
-            std::mem::take(&mut *lock(&seen))
-        };
-        let fails_and_follows = command({
-            let session = Arc::clone(&session);
-            move |_| {
-                session.lead.shifted(50_000);
-                Err::<(), _>(Fault::Store(StoreError::Damaged("by a test".into())))
-            }
-        });
-        assert_eq!(serve(vec![fails_and_follows.0, look()]), [before]);
-        assert_eq!(
-            serve(vec![look(), follow().0, look(), fail(), look()]),
-            [before, after, before, after, after]
-        );
-        assert_eq!(serve(vec![fail(), look()]), [after], "what is on disk stays");
     }
 }

@@ -99,7 +99,8 @@ pub(crate) fn with_sender(db: &Connection, messages: Vec<Message>) -> Outcome<Ve
         Ok((row.get::<_, String>(0)?, kind_at(row, 1)?, row.get::<_, String>(2)?))
     })?;
     let missing = || damaged(format!("the sender `{sender}` of a message does not exist"));
-    let (sender_name, sender_kind, handle) = names.ok_or_else(missing)?;
-    let named = |message| PostedMessage::new(message, sender_name.clone(), sender_kind).with_handle(&*handle);
+    let (sender_display_name, sender_kind, handle) = names.ok_or_else(missing)?;
+    let named =
+        |message| PostedMessage::new(message, sender_display_name.clone(), sender_kind).with_handle(&*handle);
     Ok(messages.into_iter().map(named).collect())
 }

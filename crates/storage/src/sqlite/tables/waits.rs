@@ -1,11 +1,8 @@
-//! Changes the times until which agents wait: at a start, when the wall clock is set back, and when an operator ends
-//! the wait. `agent::waits` decides the new times.
-
-use std::sync::Mutex;
+//! Changes the times until which agents wait: at a start, and when an operator or an answer ends the wait. `agent::waits`
+//! decides the new times. What happens when the wall clock is set back stands in `shift`.
 
 use agent::approval::Approval;
-use agent::life::Standing;
-use agent::port::Clock;
+use agent::life::{IdleReason, Standing};
 use agent::waits::{self, Waits};
 use agent::{news, plan};
 use jiff::Timestamp;
@@ -13,83 +10,29 @@ use rusqlite::{Connection, Row, ToSql, params};
 
 use super::plans::{PLAN, plan_at};
 use super::rows::{
-    REASONS, bytes, code_of, first, from_json, ms, reason_or_none, run, time_at, time_or_none, to_json,
+    bytes, code_of, first, from_json, ms, reason_or_none, run, time_at, time_or_none, to_json,
 };
 use crate::sqlite::engine::fault::{Outcome, damaged};
-use crate::sqlite::engine::mutex::lock;
 
-/// How far the wall clock is ahead of the monotonic one, as of the last time both were read.
-pub(crate) struct Lead(Mutex<Ahead>);
-
-/// In milliseconds.
-struct Ahead {
-    /// The lead on which the times on disk are based.
-    on_disk: i64,
-    /// By how much the open transaction has shifted them back.
-    moved: i64,
-}
-
-impl Lead {
-    pub(crate) fn new(clock: &dyn Clock) -> Self {
-        Self(Mutex::new(Ahead { on_disk: clock.lead(), moved: 0 }))
-    }
-
-    /// How far the wall clock was set back since, if it was. Returned again until [`Lead::shifted`] is called.
-    pub(crate) fn set_back(&self, clock: &dyn Clock) -> Option<i64> {
-        let (mut ahead, lead) = (lock(&self.0), clock.lead());
-        let before = ahead.on_disk - ahead.moved;
-        ahead.on_disk += (lead - before).max(0);
-        waits::set_back(before, lead)
-    }
-
-    /// The stored times were shifted: from now on this transaction uses the new time.
-    pub(crate) fn shifted(&self, by: i64) {
-        lock(&self.0).moved += by;
-    }
-
-    /// The shift is on disk.
-    pub(crate) fn committed(&self) {
-        let mut ahead = lock(&self.0);
-        ahead.on_disk -= std::mem::take(&mut ahead.moved);
-    }
-
-    /// The shift was rolled back.
-    pub(crate) fn rolled_back(&self) {
-        lock(&self.0).moved = 0;
-    }
-}
-
-/// Shifts stored times after the wall clock was set back, so that the rest of every wait stays the same. Plans are
-/// not shifted: most are meant by the wall clock, and those with a length are bounded by it.
-pub(crate) fn shift(db: &Connection, by: i64, now: Timestamp) -> Outcome<()> {
-    let head = "UPDATE inbox_head SET due_at = due_at - ?1, hold_until = hold_until - ?1 \
-                WHERE due_at IS NOT NULL OR hold_until IS NOT NULL";
-    let held = "UPDATE event SET release_at = release_at - ? WHERE release_at IS NOT NULL";
-    let outgoing = "UPDATE outgoing SET next_at = next_at - ? WHERE next_at > 0";
-    let asked = "UPDATE call SET ask_at = ask_at - ? WHERE ask_at IS NOT NULL";
-    for sql in [head, held, outgoing, asked, "UPDATE waiting SET not_before = not_before - ?"] {
-        run(db, sql, [by])?;
-    }
-    Ok(bound(db, now)?)
-}
-
-/// Plans ahead that have a length of their own.
-const PLANS_AHEAD: &str = "FROM plan p WHERE p.to_commit IS NULL AND p.fire_at > ?1 \
-    AND (p.schedule LIKE '{\"kind\":\"after\"%' OR p.schedule LIKE '{\"kind\":\"every\"%')";
-/// Calls for which a person is waited.
-const ASKED: &str = "SELECT id, approval FROM call WHERE ask_at > ?";
+/// Plans ahead of some agents that have a length of their own.
+const PLANS_AHEAD: &str = "FROM plan p INDEXED BY plan_now WHERE p.to_commit IS NULL AND p.agent > ?2 AND p.agent <= ?3 \
+    AND p.fire_at > ?1 AND (p.schedule LIKE '{\"kind\":\"after\"%' OR p.schedule LIKE '{\"kind\":\"every\"%')";
+/// Calls of some agents for which a person is waited.
+const ASKED: &str =
+    "SELECT id, approval FROM call INDEXED BY call_asked WHERE agent > ?2 AND agent <= ?3 AND ask_at > ?1";
 /// Shortens the pauses of targets that are too far ahead.
 const PAUSED: &str = "UPDATE outgoing SET next_at = ?1 WHERE next_at > ?1";
 
-/// Shortens waits that began while the clock was ahead to their own lengths: plans that have one, questions to people, pauses
-/// of targets. What cannot be read is left as it is.
-fn bound(db: &Connection, now: Timestamp) -> rusqlite::Result<()> {
+/// Shortens waits of the agents after one and up to another that began while the clock was ahead to their own lengths: plans that
+/// have one, and questions to people. What cannot be read is left as it is.
+pub(crate) fn bound(db: &Connection, now: Timestamp, after: i64, until: i64) -> rusqlite::Result<()> {
     let sql = format!("SELECT p.agent, {PLAN} {PLANS_AHEAD}");
+    let which = params![ms(now), after, until];
     let found = |row: &Row<'_>| {
         let plan = plan_at(row, 1).ok().and_then(|plan| plan::bounded(&plan, now));
         Ok(plan.map(|plan| Ok::<_, rusqlite::Error>((row.get::<_, i64>(0)?, plan))))
     };
-    let plans: Vec<_> = db.prepare(&sql)?.query_map([ms(now)], found)?.collect::<Result<_, _>>()?;
+    let plans: Vec<_> = db.prepare_cached(&sql)?.query_map(which, found)?.collect::<Result<_, _>>()?;
     for plan in plans.into_iter().flatten() {
         let (agent, plan) = plan?;
         let sql = "UPDATE plan SET next_at = ?1, fire_at = ?1, schedule = ?2 WHERE agent = ?3 AND id = ?4 AND to_commit IS NULL \
@@ -98,7 +41,7 @@ fn bound(db: &Connection, now: Timestamp) -> rusqlite::Result<()> {
         db.execute(sql, params![plan.next_at.map(ms), schedule, agent, bytes(plan.id.0)])?;
     }
     let found = |row: &Row<'_>| Ok((row.get::<_, String>(0)?, row.get::<_, Option<String>>(1)?));
-    let asked: Vec<_> = db.prepare(ASKED)?.query_map([ms(now)], found)?.collect::<Result<_, _>>()?;
+    let asked: Vec<_> = db.prepare_cached(ASKED)?.query_map(which, found)?.collect::<Result<_, _>>()?;
     for (call, approval) in asked {
         let approval: Option<Approval> = approval.and_then(|text| from_json(&text, "an approval").ok());
         let Some(approval) = approval.and_then(|approval| approval.rebased(now)) else { continue };
@@ -108,7 +51,7 @@ fn bound(db: &Connection, now: Timestamp) -> rusqlite::Result<()> {
             params![approval, next_at, call],
         )?;
     }
-    db.execute(PAUSED, [ms(news::latest_attempt(now))]).map(drop)
+    Ok(())
 }
 
 /// Agents that wait at a start, found by the indexes over agents that are due and over those that wait for a provider.
@@ -151,10 +94,11 @@ pub(crate) fn begin(db: &Connection, now: Timestamp) -> rusqlite::Result<()> {
     }
     let latest = ms(waits::latest_release(now));
     db.execute(HELD_AT_START, [latest])?;
-    bound(db, now)
+    db.execute(PAUSED, [ms(news::latest_attempt(now))])?;
+    bound(db, now, 0, i64::MAX)
 }
 
-/// Ends all waits of an agent on an operator's request. `open`: whether it has an open cycle.
+/// Ends all waits of an agent, which is settled, on an operator's request. `open`: whether it has an open cycle.
 pub(crate) fn end(db: &Connection, agent: i64, open: bool, now: Timestamp) -> Outcome<()> {
     let sql = "SELECT due_at, hold_until, idle_reason, waiting FROM inbox_head WHERE agent = ?";
     let found = first(db, sql, [agent], |row| Ok((waits_at(row, 0)?, row.get::<_, i64>(3)? > 0)))?;
@@ -167,7 +111,7 @@ pub(crate) fn end(db: &Connection, agent: i64, open: bool, now: Timestamp) -> Ou
     Ok(write(db, agent, waits::resumed(waits, open || waiting, now))?)
 }
 
-/// Handles an outcome that the agent's open cycle waits for; returns whether the agent is due now.
+/// Handles an outcome that the open cycle of the agent, which is settled, waits for; returns whether the agent is due now.
 pub(crate) fn answer(db: &Connection, agent: i64, standing: Standing, at: Timestamp) -> Outcome<bool> {
     let sql = "SELECT due_at, hold_until, idle_reason FROM inbox_head WHERE agent = ?";
     let waits = first(db, sql, [agent], |row| waits_at(row, 0))?
@@ -185,7 +129,7 @@ pub(crate) fn waits_at(row: &Row<'_>, at: usize) -> Outcome<Waits> {
 
 fn write(db: &Connection, agent: i64, waits: Waits) -> rusqlite::Result<()> {
     let Waits { due_at, hold_until, reason } = waits;
-    let reason = reason.map(|reason| code_of(&REASONS, &reason));
+    let reason = reason.map(|reason| code_of(&IdleReason::ALL, &reason));
     let sql = "UPDATE inbox_head SET due_at = ?, hold_until = ?, idle_reason = ? WHERE agent = ?";
     db.prepare_cached(sql)?.execute(params![due_at.map(ms), hold_until.map(ms), reason, agent]).map(drop)
 }
@@ -231,7 +175,7 @@ mod tests {
     use agent::id::{AgentId, EventId, RootId};
     use agent::life::{IdleReason, Standing};
     use agent::limits;
-    use agent::port::{Accept, Accepted, NewAgent, Reader, Registry, Store};
+    use agent::port::{Accept, Accepted, Clock, NewAgent, Reader, Registry, Store};
     use jiff::SignedDuration;
     use scenario::clock::SimClock;
     use uuid::Uuid;
@@ -394,26 +338,6 @@ mod tests {
             first(db, "SELECT next_at FROM plan", [], |row| Ok(row.get::<_, i64>(0)?))
         });
         assert_eq!(next.await.unwrap(), Some(9_999_999_999_999));
-    }
-
-    #[test]
-    fn a_clock_that_was_set_back_is_reported_until_the_stored_times_are_shifted() {
-        let clock = SimClock::new(Timestamp::UNIX_EPOCH);
-        let lead = Lead::new(&clock);
-        clock.advance(Duration::from_secs(9));
-        assert_eq!(lead.set_back(&clock), None);
-        clock.jump_wall(SignedDuration::from_secs(20));
-        assert_eq!(lead.set_back(&clock), None);
-        clock.jump_wall(SignedDuration::from_secs(-5));
-        assert_eq!((lead.set_back(&clock), lead.set_back(&clock)), (Some(5_000), Some(5_000)));
-        lead.shifted(5_000);
-        assert_eq!(lead.set_back(&clock), None);
-        lead.rolled_back();
-        assert_eq!(lead.set_back(&clock), Some(5_000));
-        lead.shifted(5_000);
-        lead.committed();
-        lead.rolled_back();
-        assert_eq!(lead.set_back(&clock), None, "a shift on disk stays");
     }
 
     #[tokio::test]
@@ -623,6 +547,7 @@ mod tests {
                 })
             };
             world.store.write(set).await.unwrap();
+            world.sql("INSERT INTO target (id, name, url, secrets, allow, kinds, at) VALUES (1, 't', '', '', '', 1, 0)".into()).await;
             world
                 .sql(format!("INSERT INTO outgoing (n, target, id, body, at, next_at) VALUES (1, 1, 'o', '{{}}', 0, {})", ms(later)))
                 .await;

@@ -12,6 +12,7 @@ use crate::sqlite::engine::fault::classify;
 use crate::sqlite::engine::file::{self, FILE, LOCK};
 use crate::sqlite::engine::log;
 use crate::sqlite::engine::open_error::{OpenError, unreadable};
+use crate::sqlite::engine::room::require_room;
 use crate::sqlite::engine::schema::{self, identify};
 
 /// A store that is open for reading only.
@@ -67,6 +68,8 @@ impl ReadOnlyStore {
 
 fn connect(file: &Path) -> Result<Connection, OpenError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let dir = || file.parent().unwrap_or(file).to_owned();
+    require_room(file).map_err(|source| OpenError::Io { dir: dir(), source })?;
     let open = || {
         let db = Connection::open_with_flags(file, flags)?;
         db.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))?;

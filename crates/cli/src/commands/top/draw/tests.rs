@@ -22,15 +22,15 @@ fn overview() -> Overview {
     overview.listed(vec![
         agent(1, "ada", json!({
             "state": "thinking", "cycle": Uuid::from_u128(7), "waiting": 2, "cycles": 12, "usage": used(40_000, 2_000),
-            "cost_micros": 123_400, "last": last("completed", "2026-11-21T13:58:00Z"), "model": "anthropic/claude-sonnet-5",
-            "next_plan": "2026-11-21T14:05:00Z",
+            "cost_micros": 123_400, "last_run": last("completed", "2026-11-21T13:58:00Z"), "model": "anthropic/claude-sonnet-5",
+            "next_plan_at": "2026-11-21T14:05:00Z",
         })),
         agent(2, "bob", json!({
-            "waiting": 1, "cycles": 3, "usage": used(900, 80), "unpriced": 3, "last": last("failed", "2026-11-20T14:00:00Z"),
+            "waiting": 1, "cycles": 3, "usage": used(900, 80), "unpriced": 3, "last_run": last("failed", "2026-11-20T14:00:00Z"),
         })),
         agent(3, "a-handle-that-is-rather-long", json!({
             "reason": "provider", "cycles": 1, "usage": used(10, 5), "unpriced": 1, "cost_micros": 40,
-            "not_before": "2026-11-21T14:00:30Z", "last": last("exhausted", "2026-11-21T13:00:00Z"),
+            "not_before": "2026-11-21T14:00:30Z", "last_run": last("exhausted", "2026-11-21T13:00:00Z"),
         })),
         agent(4, "dan", json!({"standing": "suspended", "reason": "suspended"})),
         agent(5, "new", json!({})),
@@ -118,5 +118,5 @@ fn a_thousand_agents_are_shown_in_pages() {
         "{end}"
     );
     press(&mut overview, KeyCode::PageUp);
-    assert_eq!(overview.chosen().unwrap().name, "agent-0989");
+    assert_eq!(overview.chosen().unwrap().handle, "agent-0989");
 }

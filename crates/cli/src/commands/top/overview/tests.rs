@@ -8,7 +8,7 @@ use super::*;
 
 pub(in crate::commands::top) fn agent(n: u128, name: &str, more: Value) -> Agent {
     let mut agent = json!({
-        "id": Uuid::from_u128(n), "name": name, "display_name": name.to_uppercase(), "description": "",
+        "id": Uuid::from_u128(n), "handle": name, "display_name": name.to_uppercase(), "description": "",
         "state": "sleeping", "standing": "active", "model": "demo", "config_rev": 1, "waiting": 0,
         "held": 0, "cycles": 0, "skips": 0,
         "usage": {"input": null, "cached": null, "output": null, "reasoning": null},
@@ -41,7 +41,7 @@ fn overview(sort: SortArg) -> Overview {
 }
 
 fn shown(overview: &Overview) -> Vec<&str> {
-    overview.shown().map(|agent| agent.name.as_str()).collect()
+    overview.shown().map(|agent| agent.handle.as_str()).collect()
 }
 
 fn press(overview: &mut Overview, keys: &str) -> Option<Action> {
@@ -140,7 +140,7 @@ fn updates_are_shown_before_the_next_list() {
     let asleep = Update::State { agent, state: AgentState::Sleeping, cycle: None, reason: None, idle: None };
     overview.update(&asleep);
     overview.arrange();
-    let ada = overview.shown().find(|agent| agent.name == "ada").unwrap();
+    let ada = overview.shown().find(|agent| agent.handle == "ada").unwrap();
     assert_eq!((ada.state, ada.cycle), (AgentState::Sleeping, None));
     let unknown =
         Update::State { agent: id(99), state: AgentState::Thinking, cycle: None, reason: None, idle: None };
@@ -152,7 +152,7 @@ fn updates_are_shown_before_the_next_list() {
 fn a_reason_as_text_is_not_shown_as_the_state() {
     let mut overview = overview(SortArg::State);
     let state = |overview: &Overview| {
-        let ada = overview.shown().find(|agent| agent.name == "ada").unwrap();
+        let ada = overview.shown().find(|agent| agent.handle == "ada").unwrap();
         (state_of(ada).to_owned(), ada.why.clone())
     };
     let why = Some("network: connection refused".to_owned());

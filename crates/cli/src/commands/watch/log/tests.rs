@@ -370,6 +370,6 @@ fn a_chat_says_that_a_cycle_ended_without_a_message() {
     log.names.add_handle(&screen(None, true), uuid(ADA), "ada-of-home");
     log.update(at(0), &begun());
     log.wrote(log.ends_silently(&end()).unwrap());
-    let words = "(ada wrote text that was not sent: `viv show run ada-of-home`)";
+    let words = "(ada wrote text that was not sent: `viv runs show ada-of-home`)";
     assert_eq!(rendered(log, &[end()]), words);
 }

@@ -21,9 +21,8 @@ use crate::sqlite::tables::events::state_code;
 use crate::sqlite::tables::inbox::ledger;
 use crate::sqlite::tables::life::open_at;
 use crate::sqlite::tables::rows::{
-    ENTITY, STANDINGS, agent_row, all, bytes, code_of, entity_at, first, int, key, key_at, ms, page_of,
-    reason_or_none, row_bytes, standing_at, time_at, time_or_none, u32_at, u64_at, usage_at, uuid_at,
-    uuid_or_none,
+    ENTITY, agent_row, all, bytes, code_of, entity_at, first, int, key, key_at, ms, page_of, reason_or_none,
+    row_bytes, standing_at, time_at, time_or_none, u32_at, u64_at, usage_at, uuid_at, uuid_or_none,
 };
 use crate::sqlite::tables::runs::{RUN, ending_of, run_at};
 use crate::sqlite::tables::waits::waits_at;
@@ -136,7 +135,7 @@ pub(super) fn agents(
         let config: Option<i64> = row.get("config_bytes")?;
         Ok(row_bytes(row)? + config.and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(0))
     };
-    let standing = standing.map(|standing| code_of(&STANDINGS, &standing));
+    let standing = standing.map(|standing| code_of(&Standing::ALL, &standing));
     let given = params![after, standing, bounds.0 + 1];
     let found = page_of(db, &sql, given, bounds, size, |row| card_at(db, configs, row))?;
     Ok(paged(found, |card| card.entity.name.clone()))

@@ -1,12 +1,12 @@
 //! Creates and changes people and agents, suspends, resumes and retires agents, and cancels their cycles.
 //! `agent::registry` decides what is allowed.
 
-use agent::changes::{MemoryChange, PlanChange};
+use agent::changes::{GoalEdit, MemoryChange, PlanChange};
 use agent::config::{AgentConfig, Urgency};
 use agent::entity::{Entity, EntityKind};
 use agent::event::Trust;
 use agent::id::{AgentId, CycleId};
-use agent::life::Standing;
+use agent::life::{Goal, Standing};
 use agent::memory::Memory;
 use agent::plan::Plan;
 use agent::port::{Denial, NewAgent, NewHuman};
@@ -20,15 +20,16 @@ use crate::sqlite::tables::agents::{free_name, known_agent};
 use crate::sqlite::tables::approvals;
 use crate::sqlite::tables::configs::config_of;
 use crate::sqlite::tables::events::cancel_all;
-use crate::sqlite::tables::facts::{memory, pinned_memories, touch, touch_entity};
+use crate::sqlite::tables::facts::{goal, goals, memory, pinned_memories, touch, touch_entity};
 use crate::sqlite::tables::life::open_at;
 use crate::sqlite::tables::notes;
 use crate::sqlite::tables::plans::{self, end_plans, follow_config, hold_plans, resume_plans};
 use crate::sqlite::tables::rows::{
-    STANDINGS, bytes, code_of, entity_row, first, int, kind_code, ms, run, standing_at, to_json, u64_at,
-    uuid_or_none, wake_on_code,
+    bytes, code_of, entity_row, first, int, kind_code, ms, run, standing_at, to_json, u64_at, uuid_or_none,
+    wake_on_code,
 };
-use crate::sqlite::tables::waits;
+use crate::sqlite::tables::session::Session;
+use crate::sqlite::tables::{shift, waits};
 
 fn create_entity(db: &Connection, entity: &Entity) -> Outcome<i64> {
     if entity_row(db, entity.id.0)?.is_some() || !free_name(db, &entity.name)? {
@@ -92,6 +93,7 @@ fn put_config(db: &Connection, agent: i64, rev: u64, config: &AgentConfig, at: T
 
 pub(super) fn amend_agent(
     db: &Connection,
+    session: &Session,
     agent: AgentId,
     display_name: Option<&str>,
     patch: Option<&Value>,
@@ -118,6 +120,7 @@ pub(super) fn amend_agent(
     let sql = "SELECT l.open_cycle IS NOT NULL FROM inbox_head h JOIN life l ON l.agent = h.agent \
                JOIN agent a ON a.id = h.agent AND a.standing = 0 WHERE h.agent = ? AND h.idle_reason IS NOT NULL";
     if let Some(open) = first(db, sql, [row], |row| Ok(row.get::<_, bool>(0)?))? {
+        shift::settle(db, session, row)?;
         waits::end(db, row, open, at)?;
     }
     Ok(rev + 1)
@@ -146,6 +149,18 @@ pub(super) fn change_memory(
     memory(db, row, key)
 }
 
+pub(super) fn change_goal(db: &Connection, agent: AgentId, edit: &GoalEdit) -> Outcome<Option<Goal>> {
+    let row = known_agent(db, agent)?;
+    let sql = "SELECT a.standing, l.commit_n FROM agent a JOIN life l ON l.agent = a.id WHERE a.id = ?";
+    let found = first(db, sql, [row], |row| Ok((standing_at(row, 0)?, u64_at(row, 1)?)));
+    let (standing, n) = found.map_err(name_agent(agent))?.ok_or_else(|| damaged("it has no life"))?;
+    for change in registry::change_goal(agent, standing, edit, &goals(db, row)?)? {
+        notes::change_goal(db, row, n, Trust::Operator, &change)?;
+    }
+    touch(db, row)?;
+    goal(db, row, edit.id())
+}
+
 pub(super) fn change_plan(db: &Connection, agent: AgentId, change: &PlanChange) -> Outcome<Option<Plan>> {
     let row = known_agent(db, agent)?;
     let sql = "SELECT a.standing, l.commit_n FROM agent a JOIN life l ON l.agent = a.id WHERE a.id = ?";
@@ -164,6 +179,7 @@ pub(super) fn change_plan(db: &Connection, agent: AgentId, change: &PlanChange) 
 
 pub(super) fn set_standing(
     db: &Connection,
+    session: &Session,
     agent: AgentId,
     standing: Standing,
     at: Timestamp,
@@ -174,20 +190,20 @@ pub(super) fn set_standing(
     let was = was.ok().flatten().unwrap_or(Standing::Active);
     match change_standing(agent, was, standing)? {
         StandingChange::Nothing => return Ok(()),
-        StandingChange::Resume => return resume(db, row, at).map_err(name_agent(agent)),
+        StandingChange::Resume => return resume(db, session, row, at).map_err(name_agent(agent)),
         StandingChange::Suspend => {
             run(db, "UPDATE inbox_head SET due_at = NULL WHERE agent = ?", [row])?;
             hold_plans(db, row)?;
         }
-        StandingChange::Retire => retire(db, row, at)?,
+        StandingChange::Retire => retire(db, session, row, at)?,
     }
     let sql = "UPDATE agent SET standing = ?, damage = NULL WHERE id = ?";
-    run(db, sql, params![code_of(&STANDINGS, &standing), row]).map(drop)
+    run(db, sql, params![code_of(&Standing::ALL, &standing), row]).map(drop)
 }
 
 /// Resumes an agent, whose config and open cycle must be readable. It also ends all its waits, so that it tries
 /// again at once.
-fn resume(db: &Connection, row: i64, at: Timestamp) -> Outcome<()> {
+fn resume(db: &Connection, session: &Session, row: i64, at: Timestamp) -> Outcome<()> {
     let sql = "SELECT l.commit_n, l.open_cycle, a.config_rev, l.open, a.standing FROM agent a \
                JOIN life l ON l.agent = a.id WHERE a.id = ?";
     let read = first(db, sql, [row], |found| {
@@ -200,15 +216,18 @@ fn resume(db: &Connection, row: i64, at: Timestamp) -> Outcome<()> {
     let open = read.ok_or_else(|| damaged("it has no life"))?;
     run(db, "UPDATE agent SET standing = 0, damage = NULL WHERE id = ?", [row])?;
     resume_plans(db, row)?;
+    shift::settle(db, session, row)?;
     waits::end(db, row, open.is_some(), at)
 }
 
 /// Ends everything that an agent has begun. Works even if its records are damaged: nothing else could end it.
-fn retire(db: &Connection, row: i64, at: Timestamp) -> Outcome<()> {
+fn retire(db: &Connection, session: &Session, row: i64, at: Timestamp) -> Outcome<()> {
+    shift::settle(db, session, row)?;
     let n = first(db, "SELECT max(commit_n, 0) FROM life WHERE agent = ?", [row], |row| u64_at(row, 0))?;
     end_plans(db, row, n.unwrap_or(0))?;
     approvals::end_all(db, row)?;
     cancel_all(db, row)?;
+    touch_entity(db, row)?;
     // A running cycle is closed at its next commit; an agent with a parked one is due, so that it is closed.
     let sql = "UPDATE inbox_head SET (cancel, due_at) = (SELECT max(open_cycle), iif(max(open_cycle) IS NULL, NULL, ?2) \
                FROM life WHERE agent = ?1), hold_until = NULL, idle_reason = NULL WHERE agent = ?1";
@@ -217,11 +236,12 @@ fn retire(db: &Connection, row: i64, at: Timestamp) -> Outcome<()> {
 
 pub(super) fn cancel(
     db: &Connection,
+    session: &Session,
     agent: AgentId,
     cycle: Option<CycleId>,
-    now: Timestamp,
 ) -> Outcome<CycleId> {
-    let row = known_agent(db, agent)?;
+    let (row, now) = (known_agent(db, agent)?, session.now());
+    shift::settle(db, session, row)?;
     let open = first(db, "SELECT open_cycle FROM life WHERE agent = ?", [row], |row| uuid_or_none(row, 0))?;
     let open = cancel_cycle(agent, open.flatten().map(CycleId), cycle)?;
     // A parked cycle must be canceled too, even if it backs off or its agent is suspended.

@@ -56,7 +56,7 @@ pub(super) fn cancel(db: &Connection, session: &Session, agent: AgentId, event: 
     if run(db, "DELETE FROM waiting WHERE agent = ? AND seq = ?", params![row, found.seq])? == 0 {
         return held::forget(db, row);
     }
-    let mut head = Head::read(db, row)?;
+    let mut head = Head::read(db, session, row)?;
     head.waiting = head.waiting.saturating_sub(1);
     // An agent with an open cycle is due anyway.
     if found.open.is_none() {
@@ -94,7 +94,7 @@ pub(super) fn send_again(
         None | Some(KnownRequest::New | KnownRequest::Repeated(_) | KnownRequest::Answered(_)) => {}
     }
     let found = find(db, row, event)?;
-    let mut head = Head::read(db, row)?;
+    let mut head = Head::read(db, session, row)?;
     let old = read(db, row, event)?;
     let how = registry::send_again(agent, head.room(), &old, &found.state)?;
     let wakeup = |at: Option<i64>| -> Outcome<Option<Wakeup>> {

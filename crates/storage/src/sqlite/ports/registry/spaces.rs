@@ -1,5 +1,6 @@
 //! Spaces and their members. Every change raises the `rev` of the space and of its agents' facts.
 
+use agent::approval::Withdrawn;
 use agent::entity::{Member, Space};
 use agent::id::{EntityId, SpaceId};
 use agent::port::{Denial, NewSpace, SpaceChange};
@@ -8,6 +9,7 @@ use jiff::Timestamp;
 use rusqlite::{Connection, params};
 
 use crate::sqlite::engine::fault::Outcome;
+use crate::sqlite::tables::approvals;
 use crate::sqlite::tables::facts::{touch, touch_space};
 use crate::sqlite::tables::rows::{
     SPACE, bytes, entity_row, first, ms, run, space_at, space_row, u64_at, uuid_at, wake_on_code,
@@ -85,6 +87,9 @@ pub(super) fn set_closed(db: &Connection, space: SpaceId, closed: bool) -> Outco
     run(db, "UPDATE space SET closed = ?, name = ? WHERE id = ?", params![closed, name, row])?;
     raise_rev(db, row)?;
     touch_space(db, row)?;
+    if closed {
+        approvals::withdraw(db, space, None, Withdrawn::SpaceClosed)?;
+    }
     read(db, space)
 }
 
@@ -114,6 +119,7 @@ pub(super) fn remove_member(db: &Connection, space: SpaceId, entity: EntityId) -
     }
     touch_space(db, row)?;
     touch(db, member)?;
+    approvals::withdraw(db, space, Some(member), Withdrawn::AgentLeft)?;
     raise_rev(db, row)
 }
 

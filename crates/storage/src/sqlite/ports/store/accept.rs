@@ -1,6 +1,7 @@
 //! Accepts a message with the events that it causes, or a single event. The client's key, the message's id and
 //! the ledger make this idempotent.
 
+use agent::changes::Notifications;
 use agent::delivery::{Offered, is_urgent, offered, space_of};
 use agent::event::{Event, EventState};
 use agent::id::{AgentId, EventId, MessageId, hashed_uuid};
@@ -9,6 +10,7 @@ use rusqlite::Connection;
 use uuid::Uuid;
 
 use crate::sqlite::engine::fault::{Outcome, name_agent};
+use crate::sqlite::ports::approvals;
 use crate::sqlite::ports::store::post::{Posted, deliver_events, post_message};
 use crate::sqlite::tables::events::{Head, admit, known};
 use crate::sqlite::tables::messages::{message_by, space_head};
@@ -31,13 +33,16 @@ pub(super) fn accept(
         None | Some(KnownRequest::New | KnownRequest::Repeated(_) | KnownRequest::Answered(_)) => {}
     }
     let accepted = match what {
-        Accept::Message(message) => match post_message(db, space_head(db, message.space)?.as_mut(), message)?
-        {
-            Posted::New(message, events) => {
-                Accepted::Fresh { message: Some(message), wake: deliver_events(db, session, events)? }
+        Accept::Message(message) => {
+            match post_message(db, session, space_head(db, message.space)?.as_mut(), message)? {
+                Posted::New(message, events) => {
+                    let wake = deliver_events(db, session, events)?;
+                    let answered = approvals::spoken(db, session, &message)?;
+                    Accepted::Fresh { message: Some(message), wake, answered }
+                }
+                Posted::Duplicate(message) => Accepted::Duplicate { message: Some(message) },
             }
-            Posted::Duplicate(message) => Accepted::Duplicate { message: Some(message) },
-        },
+        }
         Accept::Event(agent, event) => one(db, session, *agent, event).map_err(name_agent(*agent))?,
     };
     if let Some(key) = request {
@@ -74,7 +79,7 @@ pub(in crate::sqlite::ports) fn one(
     let event_space = space_of(event);
     let space = event_space.map(|space| space_row(db, space)).transpose()?.flatten();
     let missing = event_space.filter(|_| space.is_none());
-    let mut head = Head::read(db, row)?;
+    let mut head = Head::read(db, session, row)?;
     match offered(agent, event, known(db, row, &event.id)?, missing, head.room()) {
         Offered::Duplicate => return Ok(Accepted::Duplicate { message: None }),
         Offered::Denied(denial) => return Err(denial.into()),
@@ -86,5 +91,5 @@ pub(in crate::sqlite::ports) fn one(
         Some(at) => vec![Wakeup { agent, at: time(at)?, urgent }],
         None => Vec::new(),
     };
-    Ok(Accepted::Fresh { message: None, wake })
+    Ok(Accepted::Fresh { message: None, wake, answered: Notifications::default() })
 }

@@ -23,7 +23,7 @@ use crate::sqlite::tables::rows::{first, int, run, u32_at, u64_at, uuid_at};
 use crate::sqlite::tables::session::Session;
 use crate::sqlite::tables::waits::{due_at, give_back};
 use crate::sqlite::tables::{
-    approval_rules, approvals, calls, entries, notes, outgoing, queue, runs, show, urgent,
+    approval_rules, approvals, calls, entries, notes, outgoing, queue, runs, shift, show, urgent,
 };
 
 /// Writes all of `changes`, or nothing.
@@ -33,7 +33,11 @@ pub(super) fn commit(
     lease: Lease,
     changes: &Changes,
 ) -> Outcome<(CommitOutcome, Notifications)> {
-    let Some(mut life) = Life::read(db, lease.agent)? else { return Err(Fault::Lost) };
+    let read = || Life::read(db, lease.agent)?.ok_or(Fault::Lost);
+    let mut life = read()?;
+    if shift::settle(db, session, life.agent)? {
+        life = read()?;
+    }
     match fencing::admission(&life.row, lease, changes) {
         Admission::Write => {}
         Admission::AskAudit => return committed_before(db, &life, lease, changes),
@@ -135,7 +139,7 @@ fn post_messages(
         }
         let mine = message.sender == agent.entity();
         let denied = Denial::NotMember { entity: message.sender, space: message.space };
-        match if mine { post_message(db, space, message) } else { Err(denied.into()) } {
+        match if mine { post_message(db, session, space, message) } else { Err(denied.into()) } {
             Ok(Posted::New(message, caused)) => {
                 messages.push(message);
                 events.extend(caused);

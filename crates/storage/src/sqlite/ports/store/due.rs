@@ -67,7 +67,7 @@ pub(super) fn fire_due(db: &Connection, session: &Session, now: Timestamp, limit
     left.map_or(Ok(()), |due_plan| due_plan.postpone(db, ms(now) + 1))?;
     // Postponed plans come first: later ones would fill their inboxes.
     plans.sort_by_key(|due_plan| due_plan.plan.next_at);
-    let DueFired { mut wake, mut late } = DueFired::default();
+    let DueFired { mut wake, mut late, .. } = DueFired::default();
     for due_plan in &plans {
         let fired = due_plan.fire(db, session, now, &mut late);
         wake.extend(fired.map_err(damaged_agent(due_plan.agent))?);
@@ -82,12 +82,12 @@ pub(super) fn fire_due(db: &Connection, session: &Session, now: Timestamp, limit
             Ok((row.get::<_, i64>(0)?, AgentId(uuid_at(row, 1)?), row.get::<_, i64>(2)))
         })?;
         let Some((row, agent, space)) = next else { break };
-        let release = || release(db, session, &mut Head::read(db, row)?, space?, now, &mut room);
+        let release = || release(db, session, &mut Head::read(db, session, row)?, space?, now, &mut room);
         if let Some(at) = release().map_err(damaged_agent(agent))? {
             wake.push(Wakeup { agent, at: time(at)?, urgent: false });
         }
     }
-    Ok(DueFired { wake, late })
+    Ok(DueFired { wake, late, shifting: false })
 }
 
 /// A plan that is due.
@@ -133,7 +133,7 @@ impl DuePlan {
             late.extend(dropped);
             return Ok(None);
         };
-        let mut head = Head::read(db, self.row)?;
+        let mut head = Head::read(db, session, self.row)?;
         let waits = self.fired.map(|seq| waiting(db, self.row, seq)).transpose()?.flatten();
         let (mut fired, mut wake) = (self.fired, None);
         match (Firing::of(self.plan.missed, waits.is_some(), head.waiting, head.inbox_max), waits) {
@@ -218,7 +218,7 @@ mod tests {
     use crate::sqlite::engine::mutex::lock;
     use crate::sqlite::ports::tests::count_steps;
     use crate::sqlite::ports::{Mode, Sqlite};
-    use crate::sqlite::tables::approvals::{LAPSED, NEXT_LAPSE};
+    use crate::sqlite::tables::approvals::{LAPSED, NEXT_LAPSE, QUESTIONS};
     use crate::sqlite::tables::calls::DETACHED;
     use crate::sqlite::tables::held::HELD;
 
@@ -237,6 +237,7 @@ mod tests {
             (RELEASE, "event_release"),
             (HELD, "event_held_in"),
             (DETACHED, "call_detached"),
+            (QUESTIONS, "call_asked_in"),
             (LAPSED, "call_lapse"),
             (NEXT_LAPSE, "call_lapse"),
         ] {

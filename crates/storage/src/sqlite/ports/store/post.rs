@@ -24,6 +24,7 @@ use crate::sqlite::tables::rows::{
     all, bytes, entity_row, first, from_json, key, kind_at, time, u32_at, uuid_at, wake_on_at,
 };
 use crate::sqlite::tables::session::Session;
+use crate::sqlite::tables::shift;
 
 /// The result of posting a message.
 pub(super) enum Posted {
@@ -54,13 +55,14 @@ struct SpaceMember {
 /// Posts `message` in its space, or returns why that is not allowed (then nothing was written).
 pub(super) fn post_message(
     db: &Connection,
+    session: &Session,
     space: Option<&mut SpaceHead>,
     message: &NewMessage,
 ) -> Outcome<Posted> {
     let Some(space) = space else {
         return Err(Denial::NotFound { what: "space", name: message.space.to_string() }.into());
     };
-    let mut members_found = space_members(db, space.id)?;
+    let mut members_found = space_members(db, session, space.id)?;
     let sender = members_found.iter().find(|member| member.facts.entity == message.sender);
     let Some(sender) = sender.filter(|_| !space.closed) else {
         let known = entity_row(db, message.sender.0)?.is_some();
@@ -115,7 +117,8 @@ pub(super) fn deliver_events(
     Ok(wake)
 }
 
-fn space_members(db: &Connection, space: i64) -> Outcome<Vec<SpaceMember>> {
+fn space_members(db: &Connection, session: &Session, space: i64) -> Outcome<Vec<SpaceMember>> {
+    shift::settle_members(db, session, space)?;
     let sql = format!(
         "SELECT e.id, e.uuid, e.kind, e.name, coalesce({QUARANTINED}, 1), a.wake_on, a.hop_limit, l.requesters, {HEAD} \
          FROM member m JOIN entity e ON e.id = m.entity LEFT JOIN agent a ON a.id = e.id \
@@ -235,7 +238,8 @@ mod tests {
             for (n, space) in [(20, 11), (21, 10)] {
                 let (message, space) = (MessageId(id(n)), SpaceId(id(space)));
                 let message = NewMessage::of_person(message, space, EntityId(id(1)), "hi", at);
-                let Posted::New(_, caused) = post_message(db, space_head(db, space)?.as_mut(), &message)?
+                let Posted::New(_, caused) =
+                    post_message(db, session, space_head(db, space)?.as_mut(), &message)?
                 else {
                     panic!("it is new")
                 };

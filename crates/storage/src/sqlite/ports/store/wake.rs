@@ -5,6 +5,7 @@ use agent::config::{Placement, WorkspacePart};
 use agent::entity::Entity;
 use agent::id::{AgentId, CycleId, SpaceId};
 use agent::life::{Activation, Life, Window};
+use agent::waits;
 use jiff::Timestamp;
 use rusqlite::Connection;
 
@@ -15,11 +16,11 @@ use crate::sqlite::tables::inbox::{Which, waiting};
 use crate::sqlite::tables::life::open_at;
 use crate::sqlite::tables::recent::recent;
 use crate::sqlite::tables::rows::{
-    ENTITY, bytes, entity_at, first, standing_at, time_or_none, u32_at, u64_at, uuid_or_none,
+    ENTITY, bytes, entity_at, first, standing_at, u32_at, u64_at, u64_or_none, uuid_or_none,
 };
 use crate::sqlite::tables::runs::steps;
 use crate::sqlite::tables::session::Session;
-use crate::sqlite::tables::waits::{is_due, is_from_before};
+use crate::sqlite::tables::waits::{is_due, is_from_before, waits_at};
 use crate::sqlite::tables::{approval_rules, calls};
 
 struct FoundAgent {
@@ -32,12 +33,13 @@ struct FoundAgent {
     cancel: Option<CycleId>,
     /// The start of the store that runs the open cycle; 0 if the agent is idle.
     boot: i64,
+    panicked: Option<u64>,
 }
 
 fn find(db: &Connection, agent: AgentId) -> Outcome<Option<FoundAgent>> {
     let sql = format!(
         "SELECT l.agent, l.epoch, l.commit_n, l.head_seq, l.cycles, a.standing, s.uuid, l.boot, l.failures, \
-         l.notice, l.open, a.config_rev, h.hold_until, h.waiting, h.taken, h.cancel, {ENTITY} \
+         l.notice, l.open, a.config_rev, h.waiting, h.taken, h.cancel, h.due_at, h.hold_until, h.idle_reason, l.panicked, {ENTITY} \
          FROM entity e JOIN life l ON l.agent = e.id JOIN agent a ON a.id = e.id \
          JOIN inbox_head h ON h.agent = e.id LEFT JOIN space s ON s.id = l.active_space WHERE e.uuid = ?"
     );
@@ -45,7 +47,7 @@ fn find(db: &Connection, agent: AgentId) -> Outcome<Option<FoundAgent>> {
         let open = open_at(row, 10)?;
         Ok(FoundAgent {
             agent: row.get(0)?,
-            entity: entity_at(row, 16)?,
+            entity: entity_at(row, 19)?,
             life: Life {
                 agent,
                 epoch: u64_at(row, 1)?,
@@ -57,13 +59,14 @@ fn find(db: &Connection, agent: AgentId) -> Outcome<Option<FoundAgent>> {
                 failures: u32_at(row, 8)?,
                 notice: row.get(9)?,
                 open,
-                not_before: time_or_none(row, 12)?,
+                not_before: waits::kept_until(waits_at(row, 15)?),
             },
             newest_config: u64_at(row, 11)?,
-            waiting: u32_at(row, 13)?,
-            taken: u32_at(row, 14)?,
-            cancel: uuid_or_none(row, 15)?.map(CycleId),
+            waiting: u32_at(row, 12)?,
+            taken: u32_at(row, 13)?,
+            cancel: uuid_or_none(row, 14)?.map(CycleId),
             boot: row.get(7)?,
+            panicked: u64_or_none(row, 18)?,
         })
     })
 }
@@ -77,7 +80,7 @@ pub(super) fn wake(
     known: Option<u64>,
 ) -> Outcome<Option<Activation>> {
     let Some(found) = find(db, agent)? else { return Ok(None) };
-    let FoundAgent { agent: row, entity, mut life, newest_config, cancel, boot, .. } = found;
+    let FoundAgent { agent: row, entity, mut life, newest_config, cancel, boot, panicked, .. } = found;
     let config_rev = life.open.as_ref().map_or(newest_config, |open| open.config_rev);
     let config = session.configs.get(db, row, config_rev)?;
     let view = view(db, row)?;
@@ -122,6 +125,7 @@ pub(super) fn wake(
     Ok(Some(Activation {
         clean: session.clean || !(before || is_from_before(db, session.boot, row)?),
         died: before && !session.clean,
+        panicked,
         facts: facts(db, row)?,
         life,
         entity,

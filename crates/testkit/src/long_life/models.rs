@@ -51,18 +51,18 @@ struct LifeModel {
     life: Arc<LongLife>,
     /// Set in the model that writes summaries.
     summarizer: Option<ScriptedSummarizer>,
-    requests: Recorded,
+    requests: RecordedRequests,
 }
 
 /// All requests so far, to both models.
-pub(super) type Recorded = Arc<Mutex<Vec<RecordedRequest>>>;
+pub(super) type RecordedRequests = Arc<Mutex<Vec<RecordedRequest>>>;
 
 impl LifeModels {
     pub(super) fn new(
         life: &Arc<LongLife>,
         window: u32,
         summarizer: ScriptedSummarizer,
-        requests: &Recorded,
+        requests: &RecordedRequests,
     ) -> Self {
         let model = |name: &str, summarizer| {
             let info = ModelInfo {

@@ -2,20 +2,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::report::Report;
-use crate::rust::Source;
-use crate::tree;
+use crate::none;
+use crate::tree::{self, TextFile};
 
 /// Crates whose files must not import each other in a cycle. The aim is to list all crates.
-const WITHOUT_CYCLES: &[&str] = &["crates/storage/src"];
-
+const WITHOUT_CYCLES: &[&str] = &["crates/net/src", "crates/server/src", "crates/storage/src"];
 /// Layers from the top down: a file imports only from its own folder and from those after it in this list.
 const LAYERS: (&str, &[&str]) =
     ("crates/storage/src/sqlite", &["upkeep", "verify", "ports", "index", "tables", "engine"]);
 
 #[test]
 fn no_files_import_each_other_in_a_cycle() {
-    let mut report = Report::default();
+    let mut found = Vec::new();
     for root in WITHOUT_CYCLES {
         let mut imports = imports(root);
         // A file that imports no remaining file, or is imported by none, is in no cycle.
@@ -29,38 +27,38 @@ fn no_files_import_each_other_in_a_cycle() {
                 break;
             }
         }
-        for (file, of) in imports {
-            report.add(file, format!("imports {of:?} in a cycle: move what both need into a lower module"));
-        }
+        let cycles = imports.iter();
+        found.extend(
+            cycles.map(|(file, of)| format!("{file}: imports {of:?} in a cycle: move what both need down")),
+        );
     }
-    report.finish();
+    none(found);
 }
 
 #[test]
 fn no_folder_of_the_store_imports_from_a_higher_layer() {
-    let mut report = Report::default();
     let (home, layers) = LAYERS;
     let layer = |file: &str| {
         let folder = file.strip_prefix(home)?.trim_start_matches('/').split('/').next()?;
         layers.iter().position(|known| *known == folder)
     };
+    let mut found = Vec::new();
     for (file, of) in imports(home) {
         if layer(&file).is_none() && !file.ends_with("sqlite/mod.rs") {
-            report.add(&file, format!("is in none of the layers {layers:?}"));
+            found.push(format!("{file}: is in none of the layers {layers:?}"));
         }
-        for above in of.iter().filter(|above| layer(above) < layer(&file)) {
-            report.add(&file, format!("imports {above} from a higher layer: {layers:?}"));
-        }
+        let above = of.iter().filter(|above| layer(above) < layer(&file));
+        found.extend(above.map(|above| format!("{file}: imports {above} from a higher layer: {layers:?}")));
     }
-    report.finish();
+    none(found);
 }
 
 #[test]
 fn imports_are_found_in_every_notation() {
     let text = "mod child;\nuse super::{beside::Thing, other::{self, A}};\nuse crate::a::b;\n\
                 fn f() { child::run(self::child::X, self::f) }\n#[cfg(test)]\nmod tests {\n    use crate::never;\n}\n";
-    let source = Source::new("crates/x/src/here/mod.rs".into(), text);
-    let found: BTreeSet<String> = paths(&source, "crates/x/src").iter().map(|path| path.join("::")).collect();
+    let file = TextFile { path: "crates/x/src/here/mod.rs".into(), text: text.into() };
+    let found: BTreeSet<String> = paths(&file, "crates/x/src").iter().map(|path| path.join("::")).collect();
     for wanted in ["beside::Thing", "other::A", "other", "a::b", "here::child::run", "here::child::X"] {
         assert!(found.contains(wanted), "{wanted} in {found:?}");
     }
@@ -70,20 +68,18 @@ fn imports_are_found_in_every_notation() {
 /// The files below `root`, each with the files that its shipped code imports.
 fn imports(root: &str) -> BTreeMap<String, BTreeSet<String>> {
     let home = root.split_inclusive("/src").next().expect("a split has a part");
-    let sources: Vec<Source> =
-        tree::rust_files().into_iter().filter(|source| source.path.starts_with(home)).collect();
-    let files: BTreeMap<Vec<String>, &str> =
-        sources.iter().map(|source| (module(&source.path, home), source.path.as_str())).collect();
-    let below = sources.iter().filter(|source| source.path.starts_with(root) && source.tests_from > 0);
-    let found = below.map(|source| {
-        let named = paths(source, home).into_iter().filter_map(|path| {
-            (0..=path.len())
-                .rev()
-                .find_map(|length| files.get(&path[..length]).map(|file| (*file).to_owned()))
-        });
-        (source.path.clone(), named.filter(|file| *file != source.path).collect())
-    });
-    found.collect()
+    let files: Vec<TextFile> =
+        tree::rust_files().into_iter().filter(|file| file.path.starts_with(home)).collect();
+    let modules: BTreeMap<Vec<String>, &str> =
+        files.iter().map(|file| (module(&file.path, home), file.path.as_str())).collect();
+    let below = files.iter().filter(|file| file.path.starts_with(root) && file.shipped_lines() > 0);
+    let imported = |file: &TextFile| {
+        let found = paths(file, home);
+        let files =
+            found.iter().filter_map(|path| (0..=path.len()).rev().find_map(|end| modules.get(&path[..end])));
+        files.filter(|other| **other != file.path).map(|other| (*other).to_owned()).collect()
+    };
+    below.map(|file| (file.path.clone(), imported(file))).collect()
 }
 
 /// The module path of a file, from the root of the crate.
@@ -94,58 +90,47 @@ fn module(path: &str, home: &str) -> Vec<String> {
 }
 
 /// All paths in shipped code that lead into this crate, from its root.
-fn paths(source: &Source, home: &str) -> Vec<Vec<String>> {
-    let code: String = source.shipped().flat_map(|(_, line)| [line.code.as_str(), "\n"]).collect();
-    let here = module(&source.path, home);
-    let children: BTreeSet<&str> = code
-        .lines()
-        .filter_map(|line| line.trim_end().strip_suffix(';')?.rsplit_once("mod ").map(|(_, name)| name))
-        .collect();
+fn paths(file: &TextFile, home: &str) -> Vec<Vec<String>> {
+    let code: Vec<&str> = file.shipped().map(|(_, line)| line).collect();
+    let child = |line: &&str| Some(line.trim_end().strip_suffix(';')?.rsplit_once("mod ")?.1.to_owned());
+    let children: BTreeSet<String> = code.iter().filter_map(child).collect();
+    let (here, code) = (module(&file.path, home), code.join("\n"));
     let mut found = Vec::new();
-    let mut before = ' ';
-    for (at, character) in code.char_indices() {
-        let begins = !before.is_alphanumeric() && !matches!(before, '_' | ':');
-        before = character;
-        let first: String = code[at..].chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
-        if !begins || !code[at + first.len()..].starts_with("::") {
-            continue;
-        }
-        let from = match first.as_str() {
+    for (at, _) in code.match_indices("::") {
+        let first = code[..at].rsplit(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or_default();
+        let from = match first {
+            _ if code[..at - first.len()].ends_with("::") => continue,
             "crate" => Vec::new(),
             "self" => here.clone(),
             "super" => here[..here.len().saturating_sub(1)].to_vec(),
-            child if children.contains(child) => here.iter().cloned().chain([first.clone()]).collect(),
+            child if children.contains(child) => here.iter().cloned().chain([first.to_owned()]).collect(),
             _ => continue,
         };
-        branches(&code[at + first.len() + 2..], &from, &mut found);
+        branches(&code[at + 2..], from, &mut found);
     }
     found
 }
 
 /// Adds the paths of one import tree below `from`. Returns the code after it.
-fn branches<'a>(code: &'a str, from: &[String], found: &mut Vec<Vec<String>>) -> &'a str {
-    let mut code = code.trim_start();
+fn branches<'a>(code: &'a str, mut from: Vec<String>, found: &mut Vec<Vec<String>>) -> &'a str {
+    let code = code.trim_start();
     if let Some(mut group) = code.strip_prefix('{') {
         while !group.is_empty() && !group.starts_with('}') {
-            group = branches(group, from, found).trim_start().trim_start_matches(',').trim_start();
+            group = branches(group, from.clone(), found).trim_start().trim_start_matches(',').trim_start();
         }
         return group.strip_prefix('}').unwrap_or(group);
     }
-    let name: String = code.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
-    let mut path = from.to_vec();
-    code = &code[name.len()..];
-    match name.as_str() {
-        "super" => drop(path.pop()),
+    let (name, code) =
+        code.split_at(code.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(code.len()));
+    match name {
+        "super" => drop(from.pop()),
         "self" => {}
-        _ => path.push(name.clone()),
+        _ => from.push(name.to_owned()),
     }
     if let Some(more) = code.strip_prefix("::") {
-        return branches(more, &path, found);
+        return branches(more, from, found);
     }
-    found.push(path);
+    found.push(from);
     // Skip an alias or anything that is not a path.
-    match code.find([',', '}', ';']) {
-        Some(end) => &code[end..],
-        None => "",
-    }
+    code.find([',', '}', ';']).map_or("", |end| &code[end..])
 }

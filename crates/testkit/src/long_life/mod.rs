@@ -20,9 +20,8 @@ use agent::config::{AgentConfig, Placement};
 use agent::id::AgentId;
 use agent::plan::PlanTerms;
 use agent::port::{RecallQuery, ReplyPart};
-
-use crate::simulate::{MakePorts, SimulationError, in_world};
-use crate::world::{Stopped, World, stopped};
+use scenario::simulate::{MakePorts, SimulationError, in_world};
+use scenario::world::{Stopped, World, stopped};
 
 pub use baseline::seeds;
 pub use coding::coding;
@@ -32,7 +31,7 @@ pub use measure::{CACHED_PRICE, LifeFigures, LostFacts, QuestionHits, measure};
 pub use models::{RecordedRequest, ScriptedSummarizer};
 pub use support::support;
 
-use models::{LifeModels, Recorded, SUMMARIZER};
+use models::{LifeModels, RecordedRequests, SUMMARIZER};
 use toolbox::LifeToolbox;
 
 /// Time between two messages.
@@ -113,7 +112,7 @@ pub async fn live(
     variant: LifeVariant,
     make_ports: MakePorts,
 ) -> Result<LivedLife, SimulationError> {
-    let requests = Recorded::default();
+    let requests = RecordedRequests::default();
     let models = Arc::new(LifeModels::new(life, variant.window, variant.summarizer, &requests));
     let (lived, lived_inside) = (Arc::clone(life), Arc::clone(life));
     let make = move |clock, ids| {
