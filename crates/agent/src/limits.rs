@@ -116,6 +116,8 @@ pub const ARGUMENTS_MAX_BYTES: usize = 1024 * 1024;
 pub const TOOL_SHOWN_MAX_BYTES: usize = 16 * 1024;
 /// Outcome stored in full up to this size.
 pub const OUTCOME_STORED_MAX_BYTES: usize = 16 * 1024 * 1024;
+/// Values in JSON of a server: a small text of many tiny values would take much memory.
+pub const JSON_VALUES_MAX: usize = 500_000;
 /// Outcome shown to the model in full up to this size; a longer one is cut to head and tail.
 pub const OUTCOME_SHOWN_MAX_BYTES: usize = 16 * 1024;
 /// Repeated commits of one decision after `Refused`.

@@ -229,6 +229,8 @@ async fn cases(text: &str) -> Vec<(String, usize, &'static str)> {
         (with_end(whole.replacen("likes rain", "likes snow", 1)), count + 1, "a line was changed"),
         (with_end(whole.replacen(&format!("{}\n", export.0[event]), "", 1)), count, "of `event`"),
         (export.edited(entry, "{\"entry\"", "{\"entrie\""), entry + 1, "not a table of an agent"),
+        // A file does not say which calls people have approved here.
+        (export.edited(entry, "{\"entry\"", "{\"approval_rule\""), entry + 1, "not a table of an agent"),
         (export.edited(entry, "\"seq\":1", "\"seq\":\"one\""), entry + 1, "cannot store"),
         (export.edited(entry, "\"seq\":1", "\"seq\":[1]"), entry + 1, "not a value of a record"),
         (export.edited(entry, "\"step\":0,", ""), entry + 1, "`step` is missing"),

@@ -191,6 +191,14 @@ fn imported(screen: &Screen, args: &ImportArgs) -> Result<Vec<Declaration>> {
     }
     let requests = declarations.iter_mut().filter_map(|declaration| declaration.http.as_mut());
     requests.for_each(|http| http.allow.clone_from(&args.allow));
+    for declaration in &declarations {
+        let Some(http) = &declaration.http else { continue };
+        let secrets: Vec<_> = http.secrets().iter().map(|secret| format!("`{secret}`")).collect();
+        if !secrets.is_empty() {
+            let (name, secrets) = (&declaration.name, secrets.join(", "));
+            screen.note(&screen.clean_line(&format!("`{name}` sends its server the secrets {secrets}")));
+        }
+    }
     Ok(declarations)
 }
 

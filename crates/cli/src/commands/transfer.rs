@@ -79,6 +79,10 @@ pub(crate) fn import(global: &Global, screen: Screen, file: &Path, name: Option<
         &format!("imported agent `{name}`: {state} (records {records}, waiting events {waiting}{cycle})"),
     );
     screen.note(&format!("`viv spaces add SPACE {name}` adds it to a space"));
+    screen.warning(
+        "it is believed in all that its file says: its config with the guard, what its memories are worth, what its open calls may do; \
+         import only a file that you have written yourself",
+    );
     Ok(Exit::Answered)
 }
 

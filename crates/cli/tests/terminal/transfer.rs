@@ -32,6 +32,7 @@ fn an_agent_moves_to_another_server_and_continues() {
     let imported = run(fresh.path(), &["import", "agent", &file, "--as", "grace"]);
     assert_eq!(imported.code, 0, "{}", imported.shown());
     assert!(imported.out.contains("imported agent `grace`: suspended, as before"), "{}", imported.shown());
+    assert!(imported.err.contains("believed in all that its file says"), "{}", imported.shown());
     assert_eq!(run(fresh.path(), &["verify"]).code, 0);
     let twice = run(fresh.path(), &["import", "agent", &file, "--json"]);
     assert_eq!((twice.code, &twice.error()["error"]["code"]), (2, &json!("bad_export")));

@@ -8,6 +8,7 @@
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::io;
+use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
@@ -24,6 +25,10 @@ const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 const PRIVATE: [&str; 3] = ["/tmp", "/var/tmp", "/run"];
 /// What root may command the kernel with, whatever its capabilities.
 const COMMANDS: [&str; 4] = ["/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus"];
+/// The sockets that this network has, by their paths.
+const SOCKETS: &str = "/proc/net/unix";
+/// More of them are not hidden; each is a mount.
+const SOCKETS_MAX: usize = 1_000;
 /// Often a link into a private folder; without it no name is resolved.
 const RESOLVER: &str = "/etc/resolv.conf";
 
@@ -101,6 +106,10 @@ fn arguments(room: &WallPolicy<'_>, command: &[OsString]) -> Vec<OsString> {
     for path in room.writable.iter().filter_map(|path| path.canonicalize().ok()) {
         mount(&["--bind".as_ref(), path.as_os_str(), path.as_os_str()]);
     }
+    // No mount keeps anybody from a socket but one on it.
+    for path in sockets().iter().filter(|path| !room.writable.contains(path)) {
+        mount(&["--ro-bind".as_ref(), "/dev/null".as_ref(), path.as_os_str()]);
+    }
     for path in room.hidden.iter().filter_map(|path| path.canonicalize().ok()) {
         match path.is_dir() {
             true => mount(&["--tmpfs".as_ref(), path.as_os_str()]),
@@ -113,6 +122,19 @@ fn arguments(room: &WallPolicy<'_>, command: &[OsString]) -> Vec<OsString> {
         mount(&["--chdir".as_ref(), home.as_os_str()]);
     }
     built
+}
+
+/// Sockets of programs here that are in no private folder.
+fn sockets() -> BTreeSet<PathBuf> {
+    let known = std::fs::read_to_string(SOCKETS).unwrap_or_default();
+    let named = known.lines().skip(1).filter_map(|line| {
+        let at = line.match_indices(" /").next()?.0;
+        Path::new(&line[at + 1..]).canonicalize().ok()
+    });
+    let is_hidden =
+        |path: &Path| PRIVATE.iter().chain(&["/dev", "/proc"]).any(|folder| path.starts_with(folder));
+    let is_socket = |path: &Path| path.metadata().is_ok_and(|known| known.file_type().is_socket());
+    named.filter(|path| !is_hidden(path) && is_socket(path)).take(SOCKETS_MAX).collect()
 }
 
 /// What stays visible in private folders: what the command names, where programs are found, how names are resolved.
@@ -133,6 +155,24 @@ pub(crate) fn search_path() -> OsString {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sockets_of_programs_here_are_hidden_wherever_they_are() {
+        let here = std::env::current_exe().unwrap();
+        let folder = tempfile::tempdir_in(here.parent().unwrap()).unwrap();
+        let folder = folder.path().canonicalize().unwrap();
+        let [service, allowed, spaced] = ["a.sock", "b.sock", "c /d.sock"].map(|name| folder.join(name));
+        std::fs::create_dir(folder.join("c ")).unwrap();
+        let _bound =
+            [&service, &allowed, &spaced].map(|path| std::os::unix::net::UnixListener::bind(path).unwrap());
+        let room = WallPolicy { writable: &[folder.clone(), allowed.clone()], ..WallPolicy::default() };
+        let built = arguments(&room, &["sh".into()]);
+        let hides = |path: &Path| {
+            let mount: [&OsStr; 3] = ["--ro-bind".as_ref(), "/dev/null".as_ref(), path.as_os_str()];
+            built.windows(3).any(|words| words == mount)
+        };
+        assert!(hides(&service) && hides(&spaced) && !hides(&allowed), "{built:?}");
+    }
 
     #[test]
     fn what_hides_covers_what_may_be_written_and_the_home_covers_what_hides() {

@@ -449,7 +449,7 @@ mod tests {
             let mask = Mask::of([("key", &SecretValue::new(secret))].into_iter());
             // As many as all forms have characters, and then a few readings of a place.
             let states: usize = mask.forms.iter().map(|form| form.characters.len()).sum();
-            for text in hostile(secret, 6_000) {
+            for text in hostile(secret, 3_000) {
                 let (steps, shape) = (steps(&mask, &text), text.chars().take(40).collect::<String>());
                 let most = text.len() * (states + 300);
                 assert!(steps <= most, "{secret} in {shape:?}: {steps} steps, wanted at most {most}");
