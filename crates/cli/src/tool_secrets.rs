@@ -15,7 +15,7 @@ use tools::child::{Ended, Holder};
 use tools::secret::{SecretValue, Secrets};
 
 use crate::errors::{Exit, Failure, Result};
-use crate::settings::Settings;
+use crate::settings::{self, Settings};
 
 const FILE: &str = "tool-secrets.toml";
 /// How long the program may take.
@@ -106,11 +106,7 @@ pub(crate) fn read(data_dir: &Path) -> Result<WrittenSecrets> {
     let path = data_dir.join(FILE);
     let shown = path.display();
     let unreadable = |error: io::Error| Failure::usage(format!("cannot read `{shown}`: {error}"));
-    let text = match fs::read_to_string(&path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(WrittenSecrets::new()),
-        Err(error) => return Err(unreadable(error)),
-    };
+    let Some(text) = settings::text(&path)? else { return Ok(WrittenSecrets::new()) };
     let mode = fs::metadata(&path).map_err(unreadable)?.permissions().mode();
     if mode & 0o077 != 0 {
         let message = format!("`{shown}` is readable by others (mode {:03o})", mode & 0o777);
