@@ -83,6 +83,8 @@ struct Account {
     refusals: u32,
     /// The last accepted commit: if its answer was lost, it is sent again.
     last: Option<u64>,
+    /// The epoch of that commit.
+    epoch: u64,
 }
 
 #[derive(Default)]
@@ -148,12 +150,14 @@ impl RequestAudit {
         &self,
         agent: AgentId,
         node: u64,
+        epoch: u64,
         changes: &Changes,
         made: u64,
     ) -> Result<(), String> {
         let mut books = self.0.lock().unwrap();
         let Books { accounts, in_row, .. } = &mut *books;
         let account = accounts.entry((agent, node)).or_default();
+        account.writes_in(epoch);
         account.committed(changes, made, in_row.entry(agent).or_default())
     }
 
@@ -229,7 +233,7 @@ impl Account {
     /// Uses up everything that paid.
     fn settle(&mut self, paid: Paid, now: u64) {
         let before = std::mem::take(self);
-        self.begun = Some(now);
+        (self.begun, self.epoch) = (Some(now), before.epoch);
         if matches!(paid, Paid::Step) {
             return;
         }
@@ -243,6 +247,14 @@ impl Account {
         self.cuts = before.cuts + u32::from(paid == Paid::Shorter);
         self.rebuilt = before.rebuilt + u32::from(paid == Paid::Rebuilt);
         self.fallbacks = before.fallbacks + u32::from(paid == Paid::Fallback);
+    }
+
+    /// A new epoch is a new activation. Its first request may begin before its first commit, and then it seemed to be paid for by
+    /// the end of an activation before it that never knew that it had lost its lease.
+    fn writes_in(&mut self, epoch: u64) {
+        if std::mem::replace(&mut self.epoch, epoch) != epoch {
+            (self.attempts, self.cuts, self.rebuilt, self.fallbacks) = (0, 0, 0, 0);
+        }
     }
 
     fn committed(&mut self, changes: &Changes, made: u64, in_row: &mut u32) -> Result<(), String> {
