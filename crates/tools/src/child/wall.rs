@@ -46,8 +46,42 @@ pub struct WallPolicy<'a> {
     pub home: Option<&'a Path>,
     /// What it may change besides.
     pub writable: &'a [PathBuf],
+    /// What it may not change even there.
+    pub kept: &'a [PathBuf],
     /// What it must not see, wherever that is.
     pub hidden: &'a [PathBuf],
+}
+
+impl WallPolicy<'_> {
+    /// What it may change.
+    fn writable(&self) -> BTreeSet<PathBuf> {
+        self.writable.iter().filter_map(|path| path.canonicalize().ok()).collect()
+    }
+
+    /// Something kept that a program could make, as no mount can be on what is not there, or is a link.
+    pub fn makeable(&self) -> Option<PathBuf> {
+        let writable = self.writable();
+        let is_open = |place: PathBuf| {
+            (place.is_symlink() || !place.exists()) && writable.iter().any(|folder| place.starts_with(folder))
+        };
+        self.kept.iter().find(|path| path.ancestors().filter_map(place).any(is_open)).cloned()
+    }
+}
+
+/// Where a path leads, but for its last part.
+fn place(path: &Path) -> Option<PathBuf> {
+    let (folder, name) = (path.parent()?, path.file_name()?);
+    Some(folder.canonicalize().ok().or_else(|| place(folder))?.join(name))
+}
+
+/// The folders between what may be changed and what is covered there: with a mount on each, none can be moved away with what covers it.
+fn between(writable: &BTreeSet<PathBuf>, covered: &[PathBuf]) -> BTreeSet<PathBuf> {
+    let above = |path: &PathBuf, folder: &PathBuf| -> Vec<PathBuf> {
+        let inner =
+            path.ancestors().skip(1).take_while(|above| above.starts_with(folder) && *above != folder);
+        inner.map(Path::to_owned).collect()
+    };
+    covered.iter().flat_map(|path| writable.iter().flat_map(move |folder| above(path, folder))).collect()
 }
 
 impl Wall {
@@ -103,14 +137,23 @@ fn arguments(room: &WallPolicy<'_>, command: &[OsString]) -> Vec<OsString> {
     for path in named(command).iter().filter(|path| private.iter().any(|folder| path.starts_with(folder))) {
         mount(&["--ro-bind".as_ref(), path.as_os_str(), path.as_os_str()]);
     }
-    for path in room.writable.iter().filter_map(|path| path.canonicalize().ok()) {
+    let writable = room.writable();
+    let real = |paths: &[PathBuf]| -> Vec<PathBuf> {
+        paths.iter().filter_map(|path| path.canonicalize().ok()).collect()
+    };
+    let (kept, hidden) = (real(room.kept), real(room.hidden));
+    for path in writable.iter().chain(&between(&writable, &[kept.as_slice(), &hidden].concat())) {
         mount(&["--bind".as_ref(), path.as_os_str(), path.as_os_str()]);
+    }
+    let touches = |path: &PathBuf| writable.iter().any(|it| it.starts_with(path) || path.starts_with(it));
+    for path in kept.iter().filter(|path| touches(path)) {
+        mount(&["--ro-bind".as_ref(), path.as_os_str(), path.as_os_str()]);
     }
     // No mount keeps anybody from a socket but one on it.
     for path in sockets().iter().filter(|path| !room.writable.contains(path)) {
         mount(&["--ro-bind".as_ref(), "/dev/null".as_ref(), path.as_os_str()]);
     }
-    for path in room.hidden.iter().filter_map(|path| path.canonicalize().ok()) {
+    for path in &hidden {
         match path.is_dir() {
             true => mount(&["--tmpfs".as_ref(), path.as_os_str()]),
             false => mount(&["--ro-bind".as_ref(), "/dev/null".as_ref(), path.as_os_str()]),
@@ -182,7 +225,9 @@ mod tests {
         let script = data.path().join("server.sh");
         std::fs::write(&script, "").unwrap();
         let hidden = [data.path().to_owned(), data.path().join("absent")];
-        let room = WallPolicy { home: Some(&home), writable: std::slice::from_ref(&above), hidden: &hidden };
+        let kept = [data.path().to_owned(), "/elsewhere".into()];
+        let writable = std::slice::from_ref(&above);
+        let room = WallPolicy { home: Some(&home), writable, kept: &kept, hidden: &hidden };
         let built = arguments(&room, &["sh".into(), script.clone().into(), "/tmp".into()]);
         let words: Vec<&str> = built.iter().map(|word| word.to_str().unwrap()).collect();
         let at = |wanted: &[&str]| words.windows(wanted.len()).position(|found| found == wanted);
@@ -193,11 +238,38 @@ mod tests {
             at(&["--tmpfs", "/tmp"]),
             at(&["--ro-bind", script, script]),
             at(&["--bind", above, above]),
+            at(&["--ro-bind", data, data]),
             at(&["--tmpfs", data]),
             at(&["--bind", home, home]),
         ];
         assert!(order.iter().all(Option::is_some) && order.is_sorted(), "{order:?} in {words:?}");
         assert_eq!(at(&["--ro-bind", "/tmp", "/tmp"]), None, "a private folder stays private: {words:?}");
         assert!(!words.iter().any(|word| word.contains("absent")), "{words:?}");
+    }
+
+    #[test]
+    fn what_is_not_there_or_a_link_cannot_be_kept_where_a_program_may_write() {
+        let open = tempfile::tempdir().unwrap();
+        let at = |name: &str| open.path().join(name);
+        std::fs::create_dir_all(at("there/inner")).unwrap();
+        std::os::unix::fs::symlink(at("there"), at("link")).unwrap();
+        let makeable = |writable: &str, kept: &str| {
+            let (writable, kept) = ([at(writable)], [at(kept)]);
+            WallPolicy { writable: &writable, kept: &kept, ..WallPolicy::default() }.makeable().is_some()
+        };
+        for (writable, kept, wanted) in [
+            ("", "there", false),
+            ("", "absent", true),
+            ("", "absent/inner", true),
+            ("", "link", true),
+            ("", "link/absent", true),
+            ("", "link/inner", true),
+            ("there", "link", false),
+            ("there", "link/inner", false),
+            ("there", "absent", false),
+            ("link", "there/absent", true),
+        ] {
+            assert_eq!(makeable(writable, kept), wanted, "{kept} in {writable}");
+        }
     }
 }

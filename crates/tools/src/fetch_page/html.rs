@@ -24,8 +24,8 @@ pub(super) struct PageText {
 
 /// Reads a page that came from this address. Menus are left out, unless the page has nothing else.
 pub(super) fn read(html: &str, url: &Url) -> PageText {
-    let page = PageReader::new(url, false).read(html);
-    if page.text.is_empty() { PageReader::new(url, true).read(html) } else { page }
+    let page = PageReader::new(url, false, html.len()).read(html);
+    if page.text.is_empty() { PageReader::new(url, true, html.len()).read(html) } else { page }
 }
 
 struct PageReader {
@@ -53,10 +53,11 @@ struct TableRow {
 }
 
 impl PageReader {
-    fn new(url: &Url, with_menus: bool) -> Self {
+    fn new(url: &Url, with_menus: bool, bytes: usize) -> Self {
+        let grown = (bytes * limits::PAGE_TEXT_GROWTH_MAX).max(limits::PAGE_TEXT_MIN_BYTES);
         Self {
             with_menus,
-            lines: TextLines::new(limits::PAGE_TEXT_MAX_BYTES),
+            lines: TextLines::new(grown.min(limits::PAGE_TEXT_MAX_BYTES)),
             title: None,
             is_in_title: false,
             base: Some(url.clone()).filter(is_short),
@@ -517,6 +518,8 @@ mod tests {
         let page = read(&"<a href=x>y".repeat(100_000), &far.parse().unwrap());
         assert!(!page.is_cut && page.text.len() < 4_000_000, "{}", page.text.len());
         let page = read(&"<a href=?>y".repeat(100_000), &far.parse().unwrap());
-        assert!(page.is_cut && page.text.len() <= limits::PAGE_TEXT_MAX_BYTES, "{}", page.text.len());
+        assert!(page.is_cut && page.text.len() <= 100_000 * 11 * limits::PAGE_TEXT_GROWTH_MAX);
+        let small = read(&"<a href=?>y".repeat(10), &far.parse().unwrap());
+        assert!(!small.is_cut && small.text.len() > 40_000, "{}", small.text.len());
     }
 }

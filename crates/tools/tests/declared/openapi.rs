@@ -145,11 +145,32 @@ fn a_document_asks_for_no_secret_of_another_server() {
     };
     for (server, scheme, name) in [
         ("https://evil.example/v1", "github_token", "evil.example.github_token"),
-        ("https://evil.example:8443", "a.b c\"d", "evil.example_8443.a_b_c_d"),
-        ("http://[2606::1]/", "k", "_2606__1_.k"),
+        ("https://evil.example:8443", "a.b c\"d", "evil.example.8443.a_b_c_d"),
+        ("https://evil.example_8443", "k", "evil.example_8443.k"),
+        ("https://evil-example.com", "Api-Key", "evil-example.com.api-key"),
+        ("http://evil.example", "k", "evil.example.80.k"),
+        ("https://[2606::1]:80/", "k", "IP6.2606--1.80.k"),
         ("https://EVIL.example.", "k", "evil.example..k"),
     ] {
         assert_eq!(named(server, scheme).unwrap(), name, "{server}");
+    }
+    assert!(named("https://a.example.8443", "k").unwrap_err()[0].contains("is no URL"));
+    assert!(named("https://a!b.example", "k").unwrap_err()[0].contains("because of its `!`"));
+    let one_name = |schemes: [String; 2]| {
+        let own = schemes.iter().map(|name| (name.clone(), json!({"type": "http", "scheme": "bearer"})));
+        let schemes_of: serde_json::Map<String, Value> = own.collect();
+        let document = json!({
+            "openapi": "3.0.0", "servers": [{"url": "https://a.example"}], "security": [{&schemes[0]: []}],
+            "components": {"securitySchemes": schemes_of}, "paths": {"/a": {"get": {"operationId": "a"}}},
+        });
+        import(&document, &["a"]).unwrap_err().remove(0)
+    };
+    for (schemes, both) in [
+        (["Key".to_owned(), "key".to_owned()], "`Key` and `key` would both use the secret `a.example.key`"),
+        (["a.b".to_owned(), "a b".to_owned()], "would both use the secret `a.example.a_b`"),
+        (["k".repeat(90), "k".repeat(91)], "would both use the secret `a.example.kkk"),
+    ] {
+        assert!(one_name(schemes).contains(both));
     }
     let long = named("https://evil.example", &"k".repeat(100)).unwrap();
     assert!(long.len() == 64 && long.starts_with("evil.example.k"));
