@@ -296,9 +296,9 @@ mod tests {
             assert!(!unknown || is_hidden(c), "{c:?} looks like anything");
             hidden += u32::from(is_hidden(c) && (!unknown || must_hide));
             // Whoever shows what people approve, shows it so.
-            let name = quoted_name(&c.to_string());
-            let in_braces = visible_json(&serde_json::json!({c.to_string(): [c.to_string()]}));
             if must_hide && !matches!(c, '\n' | '\t') {
+                let name = quoted_name(&c.to_string());
+                let in_braces = visible_json(&serde_json::json!({c.to_string(): [c.to_string()]}));
                 for shown in
                     [visible(&c.to_string()), visible_line(&c.to_string()), name, in_braces.to_string()]
                 {

@@ -29,7 +29,7 @@ use crate::command_cost::Cost;
 use crate::world::{Sabotage, World};
 
 /// Number of worlds in `make test`.
-const SEEDS: u64 = 120;
+const SEEDS: u64 = 80;
 /// What must have happened in at least one of many worlds; otherwise the run proves too little.
 const MET: [&str; 33] = [
     "committed",
