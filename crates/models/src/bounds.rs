@@ -3,6 +3,13 @@
 
 /// Largest generation, in bytes as received.
 pub const REPLY_MAX_BYTES: usize = 64 * 1024 * 1024;
+/// Calls, blocks or items of one reply while it arrives: they are compared with each other. More than the agent rules accept, since
+/// those tell the model.
+pub const REPLY_PARTS_MAX: usize = 8 * 1024;
+/// Unknown fields of one call, block or message.
+pub const UNKNOWN_FIELDS_MAX: usize = 1_024;
+/// Largest reply that is kept in the vendor's form and sent back as it came. Of a larger one text and calls are kept.
+pub const NATIVE_MAX_BYTES: usize = 4 * 1024 * 1024;
 /// How long to wait after the stop reason for usage and the closing mark. Some servers send neither and
 /// keep the connection open.
 pub const FINISH_GRACE_MS: u64 = 2_000;

@@ -1,4 +1,5 @@
-//! Two messages in one stream: the stream is an error, since their parts cannot be told apart.
+//! Streams that are refused although each event is sound: two messages in one, since their parts cannot be told apart, and more parts
+//! than a reply has.
 
 use agent::port::{ModelError, Reply, ReplyPart};
 use models::wire::Decoder;
@@ -168,4 +169,73 @@ fn a_second_gemini_generation_in_a_stream_is_garbage() {
     is_refused(decode_lines(gemini(), &[&a, &finish("a"), &a, &finish("a")]), "under the same id");
     is_refused(decode_lines(gemini(), &[&text(""), &finish(""), &text(""), &finish("")]), "under no id");
     assert!(decode_lines(gemini(), &[&a, &text(""), &a, &finish("a")]).is_ok());
+}
+
+/// Calls are compared with each other, so their number is bounded while they arrive, whatever brings them.
+#[test]
+fn a_reply_of_too_many_parts_is_refused_by_every_wire_before_it_is_whole() {
+    let many = 20_000;
+    let call = |n: usize| format!(r#"{{"type":"tool_use","id":"t{n}","name":"pay","input":{{}}}}"#);
+    let blocks = (0..many).map(|n| {
+        let call = call(n);
+        format!(r#"{{"type":"content_block_start","index":{n},"content_block":{call}}}"#)
+    });
+    let start = r#"{"type":"message_start","message":{"id":"msg_1"}}"#.to_owned();
+    let of_anthropic: Vec<String> = [start].into_iter().chain(blocks).collect();
+    let listed = |one: &dyn Fn(usize) -> String| (0..many).map(one).collect::<Vec<_>>().join(",");
+    let calls =
+        listed(&|n| format!(r#"{{"index":{n},"id":"t{n}","function":{{"name":"pay","arguments":"{{}}"}}}}"#));
+    let of_chat = vec![chunk("c", &format!(r#""delta":{{"tool_calls":[{calls}]}}"#))];
+    let texts = listed(&|n| match n % 2 {
+        0 => r#"{"type":"text","text":"a"}"#.to_owned(),
+        _ => r#"{"type":"thinking","thinking":[{"type":"text","text":"b"}]}"#.to_owned(),
+    });
+    let of_mistral = vec![chunk("c", &format!(r#""delta":{{"content":[{texts}]}}"#))];
+    let parts = listed(&|n| format!(r#"{{"functionCall":{{"name":"pay","args":{{"n":{n}}}}}}}"#));
+    let of_gemini = vec![format!(r#"{{"candidates":[{{"content":{{"parts":[{parts}]}}}}]}}"#)];
+    let item =
+        |n: usize| format!(r#"{{"type":"function_call","call_id":"t{n}","name":"pay","arguments":"{{}}"}}"#);
+    let of_responses =
+        vec![format!(r#"{{"type":"response.completed","response":{{"output":[{}]}}}}"#, listed(&item))];
+    let read = |lines: &[String], wire: &str| {
+        let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+        match wire {
+            "anthropic" => decode_lines(anthropic(), &lines),
+            "gemini" => decode_lines(gemini(), &lines),
+            "responses" => decode_lines(responses(), &lines),
+            _ => decode_lines(openai(), &lines),
+        }
+    };
+    for (wire, lines) in [
+        ("anthropic", &of_anthropic),
+        ("chat", &of_chat),
+        ("mistral", &of_mistral),
+        ("gemini", &of_gemini),
+        ("responses", &of_responses),
+    ] {
+        let result = read(lines, wire);
+        assert!(
+            matches!(&result, Err(ModelError::Garbage(why)) if why.contains("parts")),
+            "{wire}: {result:?}"
+        );
+    }
+    let fields: Vec<String> = (0..2_000).map(|n| format!(r#""x{n}":1"#)).collect();
+    let fields = format!(r#""delta":{{"tool_calls":[{{"index":0,"id":"t",{}}}]}}"#, fields.join(","));
+    let result = chat(&[("c", &fields)]);
+    assert!(matches!(&result, Err(ModelError::Garbage(why)) if why.contains("fields")), "{result:?}");
+}
+
+/// What a vendor puts beside text and calls is sent back as it came, up to a bound.
+#[test]
+fn a_reply_keeps_what_else_came_with_it_only_if_that_is_small() {
+    let with = |bytes: usize| {
+        let extra = "z".repeat(bytes);
+        let call = format!(
+            r#""delta":{{"tool_calls":[{{"index":0,"id":"t","x_extra":"{extra}","function":{{"name":"pay","arguments":"{{}}"}}}}]}}"#
+        );
+        chat(&[("c", &call), ("c", r#""delta":{},"finish_reason":"tool_calls""#)]).unwrap()
+    };
+    let (small, large) = (with(1_000), with(5_000_000));
+    assert!(small.native.is_some_and(|native| native.body.contains("x_extra")));
+    assert!(large.native.is_none() && large.parts.len() == 1);
 }

@@ -4,7 +4,7 @@ use agent::port::{ModelError, Piece};
 use net::sse::{Sse, SseEvent};
 
 use super::{Decoder, failure};
-use crate::bounds::{ERROR_BODY_MAX_BYTES, REPLY_MAX_BYTES};
+use crate::bounds::{ERROR_BODY_MAX_BYTES, NATIVE_MAX_BYTES, REPLY_MAX_BYTES};
 
 /// An answer that is being received. It can be cloned if its decoder can.
 #[derive(Clone)]
@@ -103,7 +103,12 @@ impl<D: Decoder + ?Sized> EventFeed<D> {
     fn finish(&mut self) -> Result<Vec<Piece>, ModelError> {
         self.sse = None;
         match self.decoder.take() {
-            Some(decoder) => Ok(vec![Piece::Done(decoder.reply()?)]),
+            Some(decoder) => {
+                let mut reply = decoder.reply()?;
+                // Whatever else a vendor puts beside text and calls would be stored, and sent back with each request.
+                reply.native = reply.native.filter(|native| native.body.len() <= NATIVE_MAX_BYTES);
+                Ok(vec![Piece::Done(reply)])
+            }
             None => Ok(Vec::new()),
         }
     }

@@ -8,6 +8,15 @@ use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::text::Pieces;
+use crate::bounds::{REPLY_PARTS_MAX, UNKNOWN_FIELDS_MAX};
+
+/// An error if a reply with so many parts can have no more. Asked before each part that begins.
+pub(crate) fn room_for_part(parts: usize) -> Result<(), ModelError> {
+    match parts < REPLY_PARTS_MAX {
+        true => Ok(()),
+        false => Err(ModelError::Garbage(format!("the reply has more than {REPLY_PARTS_MAX} parts"))),
+    }
+}
 
 /// An object that keeps the order of its fields and the bytes of each value.
 #[derive(Clone, Debug, Default)]
@@ -81,6 +90,9 @@ impl Merged {
     pub(crate) fn merge(&mut self, key: &str, json: &str, first: Option<&str>) -> Result<(), ModelError> {
         let at = match self.0.iter().position(|(name, _)| name == key) {
             Some(at) => at,
+            None if self.0.len() >= UNKNOWN_FIELDS_MAX => {
+                return Err(ModelError::Garbage(format!("a part has more than {UNKNOWN_FIELDS_MAX} fields")));
+            }
             None => {
                 self.0.push((key.to_owned(), MergedValue::read(first.unwrap_or("null"))?));
                 self.0.len() - 1

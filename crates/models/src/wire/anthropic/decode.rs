@@ -126,6 +126,7 @@ impl AnthropicDecoder {
     }
 
     fn block_start(&mut self, index: u64, fields: RawObject, out: &mut Vec<Piece>) -> Result<(), ModelError> {
+        json::room_for_part(self.blocks.len())?;
         let kind = match fields.text("type").as_deref() {
             Some("text") => AnthropicBlockKind::Text,
             Some("thinking") => AnthropicBlockKind::Reasoning,

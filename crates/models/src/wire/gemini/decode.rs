@@ -133,6 +133,7 @@ impl GeminiDecoder {
     }
 
     fn part(&mut self, fields: RawObject, out: &mut Vec<Piece>) -> Result<(), ModelError> {
+        json::room_for_part(self.parts.len())?;
         if let Some(call) = fields.get("functionCall") {
             let call = RawObject::parse(call).ok_or_else(|| garbage("a call is not an object"))?;
             return self.call(fields, &call, out);

@@ -116,16 +116,14 @@ impl OpenAiDecoder {
 
     fn reasoning(&mut self, raw: Option<&str>, out: &mut Vec<Piece>) -> Result<(), ModelError> {
         let text = self.pieces[1].take(raw)?;
-        self.add_text(PartKind::Reasoning, text, out);
-        Ok(())
+        self.add_text(PartKind::Reasoning, text, out)
     }
 
     fn text(&mut self, raw: Option<&str>, out: &mut Vec<Piece>) -> Result<(), ModelError> {
         let text = self.pieces[0].take(raw)?;
         self.content.push_str(&text);
         let Some(reader) = self.reader.as_mut() else {
-            self.add_text(PartKind::Text, text, out);
-            return Ok(());
+            return self.add_text(PartKind::Text, text, out);
         };
         let mut seen = Vec::new();
         reader.push(&text, &mut seen);
@@ -177,9 +175,9 @@ impl OpenAiDecoder {
     }
 
     /// Adds text or reasoning: to the last part if that is of the same kind, else to a new one.
-    fn add_text(&mut self, kind: PartKind, text: String, out: &mut Vec<Piece>) {
+    fn add_text(&mut self, kind: PartKind, text: String, out: &mut Vec<Piece>) -> Result<(), ModelError> {
         if text.is_empty() {
-            return;
+            return Ok(());
         }
         let continues = matches!(
             (self.parts.last(), &kind),
@@ -190,9 +188,11 @@ impl OpenAiDecoder {
                 PartKind::Reasoning => ChatPart::Reasoning(String::new()),
                 _ => ChatPart::Text(String::new()),
             };
+            json::room_for_part(self.parts.len())?;
             self.begin(part, kind, out);
         }
         self.append(text, out);
+        Ok(())
     }
 
     fn call_delta(&mut self, delta: &RawObject, out: &mut Vec<Piece>) -> Result<(), ModelError> {
@@ -203,6 +203,7 @@ impl OpenAiDecoder {
         let at = match calls::continued_call(&self.calls, index, &id, &name, raw.unwrap_or_default()) {
             Some(at) => at,
             None => {
+                json::room_for_part(self.parts.len())?;
                 self.begin_call(ChatCall { index, ..ChatCall::default() }, out);
                 self.calls.len() - 1
             }

@@ -114,7 +114,8 @@ impl ResponsesDecoder {
         }
     }
 
-    fn added(&mut self, index: u64, fields: RawObject, out: &mut Vec<Piece>) -> usize {
+    fn added(&mut self, index: u64, fields: RawObject, out: &mut Vec<Piece>) -> Result<usize, ModelError> {
+        json::room_for_part(self.items.len())?;
         let name = fields.text("name").unwrap_or_default();
         let kind = match fields.text("type").as_deref() {
             Some("message") => ResponsesItemKind::Text,
@@ -138,7 +139,7 @@ impl ResponsesDecoder {
         if kind == ResponsesItemKind::Call {
             self.begin(at, PartKind::ToolCall { name }, out);
         }
-        at
+        Ok(at)
     }
 
     /// The item that an event is about: the one with `index`, else the last that is not done.
@@ -203,7 +204,7 @@ impl ResponsesDecoder {
                     _ => return Ok(()),
                 };
                 let index = message.output_index.unwrap_or_else(|| self.next_index());
-                self.added(index, RawObject::parse(begun).unwrap_or_default(), out)
+                self.added(index, RawObject::parse(begun).unwrap_or_default(), out)?
             }
         };
         let section = message.summary_index.or(message.content_index).unwrap_or(0);
@@ -256,7 +257,7 @@ impl ResponsesDecoder {
         let at = match index.map_or_else(|| self.matching_item(&fields), at_index) {
             Some(at) if self.items[at].done => return Ok(()),
             Some(at) => at,
-            None => self.added(index.unwrap_or_else(|| self.next_index()), fields.clone(), out),
+            None => self.added(index.unwrap_or_else(|| self.next_index()), fields.clone(), out)?,
         };
         let whole = match self.items[at].kind {
             ResponsesItemKind::Text => section_texts(&fields, "content", "text")?.concat(),
@@ -285,19 +286,20 @@ impl ResponsesDecoder {
         self.items[at].fields = fields;
         self.items[at].done = true;
         if self.items[at].kind == ResponsesItemKind::Wrapper {
-            self.unwrap(at, out);
+            self.unwrap(at, out)?;
         }
         Ok(())
     }
 
     /// Replaces a wrapper by the calls in it, or shows it as an ordinary call.
-    fn unwrap(&mut self, at: usize, out: &mut Vec<Piece>) {
+    fn unwrap(&mut self, at: usize, out: &mut Vec<Piece>) -> Result<(), ModelError> {
         let content = std::mem::take(&mut self.items[at].content);
         let Some(calls) = wrapper::unwrap(&content) else {
             let name = self.items[at].fields.text("name").unwrap_or_default();
             self.items[at].kind = ResponsesItemKind::Call;
             self.begin(at, PartKind::ToolCall { name }, out);
-            return self.append(at, content, out);
+            self.append(at, content, out);
+            return Ok(());
         };
         // Added at the end, after calls that were shown in the meantime, so that ids are in the order shown.
         let outer = self.items.remove(at);
@@ -308,10 +310,11 @@ impl ResponsesDecoder {
             fields.set_text("type", "function_call");
             fields.set_text("call_id", &format!("{id}_{position}"));
             fields.set_text("name", &name);
-            let inner = self.added(outer.index, fields, out);
+            let inner = self.added(outer.index, fields, out)?;
             self.items[inner].done = true;
             self.append(inner, arguments, out);
         }
+        Ok(())
     }
 
     fn end(&mut self, response: &RawObject, out: &mut Vec<Piece>) -> Result<(), ModelError> {
@@ -324,7 +327,7 @@ impl ResponsesDecoder {
         }
         for at in (0..self.items.len()).rev() {
             if self.items[at].kind == ResponsesItemKind::Wrapper {
-                self.unwrap(at, out);
+                self.unwrap(at, out)?;
             }
         }
         let counts =
@@ -411,7 +414,7 @@ impl Decoder for ResponsesDecoder {
             }
             "response.output_item.added" => {
                 let fields = message.item.ok_or_else(|| missing_field("item"))?;
-                self.added(message.output_index.unwrap_or_else(|| self.next_index()), fields, out);
+                self.added(message.output_index.unwrap_or_else(|| self.next_index()), fields, out)?;
             }
             "response.output_item.done" => {
                 let fields = message.item.ok_or_else(|| missing_field("item"))?;
