@@ -131,11 +131,11 @@ pub fn of_asked_call(call: &CallRow, asked: &Approval, agent: &NamedAgent, space
         ("agent_handle", Fact::name(&agent.handle)),
         ("space", asked.space.into()),
         ("space_handle", space.map(Fact::name).into()),
-        ("kind", asked.kind.into()),
+        // What kind of question, the agent chooses, and how long it asks.
+        ("kind", (!asked.question).then_some(asked.kind).into()),
         ("tool", Fact::name(&call.tool)),
         ("requested_by", asked.requested_by.as_slice().into()),
         ("why", Fact::code(why)),
-        // How long it asks, the agent chooses.
         ("expires_at", (!asked.question).then_some(asked.expires_at).into()),
     ];
     body_of_facts(NewsKind::ApprovalWanted, asked.asked_at, facts)
@@ -205,7 +205,7 @@ mod tests {
                 RequestedBy::new(Principal::Webhook("ci".into()), "ci"),
             ],
             ..Approval::wanted(
-                AskKind::Text,
+                if question && text.is_empty() { AskKind::Choice } else { AskKind::Text },
                 if question { text } else { "the config wants it" }.into(),
                 crate::approval::hash_of("pay", "1", text),
                 Patience { pause_ms: 1, expires_ms: if question { number } else { 2 } },
@@ -269,7 +269,7 @@ mod tests {
     #[test]
     fn no_kind_of_news_says_what_a_model_or_its_provider_chose() {
         for kind in NewsKind::ALL {
-            let (one, other) = (told(kind, "the code is 4711", 4_711_000), told(kind, "no", 815_000));
+            let (one, other) = (told(kind, "the code is 4711", 4_711_000), told(kind, "", 815_000));
             assert_eq!(one, other, "the same bytes, whatever they choose");
         }
         let told: Vec<Value> = told(NewsKind::ApprovalWanted, "4711", 1)

@@ -126,22 +126,37 @@ pub fn visible_json(value: &Value) -> Value {
     }
 }
 
-/// Arguments of a call as people approve them: without white space between them, which says nothing and can fill a page,
-/// and with everything else as it is.
+/// Arguments of a call as people approve them: without white space between them, which says nothing and can fill a page, with texts
+/// as they will be read, whatever escapes the model wrote them with, and with numbers as they are.
 pub fn visible_arguments(json: &str) -> String {
     if serde_json::from_str::<IgnoredAny>(json).is_err() {
         return visible(json);
     }
     let mut out = String::with_capacity(json.len());
-    let (mut in_text, mut after_backslash) = (false, false);
-    for c in json.chars() {
-        if in_text || !c.is_ascii_whitespace() {
-            out.push(c);
+    let mut rest = json;
+    while let Some(c) = rest.chars().next() {
+        let (token, after) = rest.split_at(if c == '"' { end_of_text(rest) } else { c.len_utf8() });
+        match serde_json::from_str::<String>(token) {
+            Ok(text) => out.push_str(&Value::from(text).to_string()),
+            // Half a character, which is no text, or no text at all.
+            Err(_) if !c.is_ascii_whitespace() => out.push_str(token),
+            Err(_) => {}
         }
-        in_text ^= c == '"' && !after_backslash;
-        after_backslash = in_text && c == '\\' && !after_backslash;
+        rest = after;
     }
     visible(&out)
+}
+
+/// Where the JSON string ends that the text begins with.
+fn end_of_text(json: &str) -> usize {
+    let mut after_backslash = false;
+    for (at, byte) in json.bytes().enumerate().skip(1) {
+        if byte == b'"' && !after_backslash {
+            return at + 1;
+        }
+        after_backslash = byte == b'\\' && !after_backslash;
+    }
+    json.len()
 }
 
 /// Whether the character takes a place and leaves it empty. No property of Unicode says so of those that are no white space: signs
@@ -350,6 +365,15 @@ mod tests {
             assert_eq!(visible_arguments(exact), exact);
         }
         assert_eq!(visible_arguments("{ \"a\" : [ 1 ,\t2 ] }"), r#"{"a":[1,2]}"#);
+        // Escapes hide nothing from whoever approves, and what nobody sees stays escaped.
+        for (written, read) in [
+            (r#"{"to":"\u0065\u0076\u0069\u006c@x.example"}"#, r#"{"to":"evil@x.example"}"#),
+            (r#"{"\u0061":"\/\u00e9\ud83d\ude00"}"#, r#"{"a":"/é😀"}"#),
+            (r#"["\u200b\u202e","\\u0065","\"\u0022"]"#, r#"["\u200b\u202e","\\u0065","\"\""]"#),
+            (r#"["\ud800","\u006e\n"]"#, r#"["\ud800","n\n"]"#),
+        ] {
+            assert_eq!(visible_arguments(written), read);
+        }
         assert_eq!(visible(&"\n".repeat(9_000)).lines().count(), 1);
         for blank in ['\u{2800}', '\u{13441}', '\u{16fe4}', '\u{1d159}'] {
             for text in [blank.to_string(), format!("\n{blank}"), format!("{blank} \t\n\n")] {

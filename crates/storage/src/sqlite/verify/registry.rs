@@ -102,7 +102,9 @@ fn tables(walk: &mut Walk<'_>) -> Outcome<()> {
 }
 
 fn shape(db: &Connection) -> Outcome<BTreeMap<String, Option<String>>> {
-    let sql = "SELECT type || ' ' || name, sql FROM sqlite_schema WHERE name NOT LIKE 'sqlite%'";
+    // The engine's own tables and indexes; what runs by itself is never its own, whatever it is called.
+    let sql = "SELECT type || ' ' || name, sql FROM sqlite_schema
+        WHERE type IN ('trigger', 'view') OR name NOT LIKE 'sqlite\\_%' ESCAPE '\\'";
     let mut ask = db.prepare(sql)?;
     Ok(ask.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect::<rusqlite::Result<_>>()?)
 }
