@@ -4,7 +4,7 @@
 //! Within a cycle each prompt strictly extends the one before (invariant 7): nothing here edits or removes what was
 //! sent, it only appends.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
@@ -67,11 +67,18 @@ impl Prompt {
             hash.update(text);
         };
         text(&self.system);
+        // One buffer for all: a long history is hashed in each step.
+        let mut word = String::new();
         for item in &self.items {
             match item {
                 // Examples are no entries of the log.
                 Item::Entry(entry) if entry.seq == 0 => text(&entry.message.countable()),
-                Item::Entry(entry) => text(&format!("entry {}", entry.seq)),
+                Item::Entry(entry) => {
+                    word.clear();
+                    // Writing to a text never fails.
+                    let _ = write!(word, "entry {}", entry.seq);
+                    text(&word);
+                }
                 Item::Layer(layer) => text(layer),
             }
         }

@@ -27,7 +27,6 @@ use std::ffi::OsString;
 use std::pin::Pin;
 use std::process::ExitCode;
 
-use clap::FromArgMatches;
 use clap::error::ErrorKind;
 use serde_json::json;
 
@@ -42,9 +41,7 @@ fn main() -> ExitCode {
     }
     heap::limit_arenas();
     let line = args::renamed(std::env::args_os().collect());
-    let read =
-        args::command().try_get_matches_from(&line).and_then(|matches| Cli::from_arg_matches(&matches));
-    let cli = match read {
+    let cli = match args::read(&line) {
         Ok(cli) => cli,
         Err(error) => return handle_clap_error(&error, &line),
     };

@@ -55,7 +55,8 @@ pub async fn serve(
             }
         };
         let Some(place) = places.enter(address.ip(), free) else { continue };
-        let ends = (shutdown.clone(), abort.clone());
+        // Its own: all connections would lock a shared one whenever one of them does something.
+        let ends = (shutdown.child_token(), abort.child_token());
         let handle_connection = handle_connection(stream, router.clone(), ends, place.crowded);
         connections.spawn(async move {
             handle_connection.await;
@@ -90,7 +91,7 @@ async fn handle_connection(
         Box::pin(refuse(refusing.clone(), problem))
     });
     let socket = RefusalSocket::new(stream, Arc::clone(&exchanges), last_response);
-    let (abort, router) = (abort.child_token(), TowerToHyperService::new(router));
+    let router = TowerToHyperService::new(router);
     let hang_up = HangUp(abort.clone());
     let service = service_fn(move |mut request: Request<Incoming>| {
         if crowded {

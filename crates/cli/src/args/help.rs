@@ -1,7 +1,9 @@
 //! What help pages show in addition to options: the commands in groups, and an example for each.
 
+use std::ffi::OsString;
+
 use clap::builder::Styles;
-use clap::{Command, CommandFactory};
+use clap::{Command, CommandFactory, FromArgMatches};
 
 use super::Cli;
 
@@ -137,6 +139,13 @@ const EXAMPLES: &[(&[&str], &str)] = &[
     (&["scenario", "check"], "viv scenario check scenarios"),
     (&["scenario", "record"], "viv scenario record ada --cycles 3 -o scenarios/ada.yaml"),
 ];
+
+/// Reads the command line. The help pages are made only for a line that needs them: most starts show none.
+pub(crate) fn read(line: &[OsString]) -> Result<Cli, clap::Error> {
+    let plain = Cli::command().try_get_matches_from(line);
+    let matches = plain.or_else(|_| command().try_get_matches_from(line))?;
+    Cli::from_arg_matches(&matches)
+}
 
 /// The command line with its help pages.
 pub(crate) fn command() -> Command {

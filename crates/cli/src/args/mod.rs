@@ -25,7 +25,7 @@ use clap_complete::Shell;
 
 pub(crate) use approvals::{AnswerArgs, ApprovalsArgs, ApprovalsList, ApprovalsVerb};
 pub(crate) use events::{Canceled, Events, EventsArgs, EventsVerb, InboxArg, OneEvent};
-pub(crate) use help::{WELCOME, command};
+pub(crate) use help::{WELCOME, command, read};
 pub(crate) use hooks::{AddHookArgs, HooksArgs, HooksVerb, SendHookArgs};
 pub(crate) use live::{SortArg, TopArgs, WatchArgs};
 pub(crate) use manage::{

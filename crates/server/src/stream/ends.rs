@@ -7,7 +7,7 @@ use std::time::Duration;
 use agent::id::CredentialId;
 use agent::port::{Clock, Credential};
 use jiff::Timestamp;
-use tokio_util::sync::{CancellationToken, WaitForCancellationFuture};
+use tokio_util::sync::CancellationToken;
 
 /// The open streams of each key.
 #[derive(Debug, Default)]
@@ -18,9 +18,9 @@ pub(crate) struct StreamEnds(Mutex<HashMap<CredentialId, Weak<KeyStreams>>>);
 pub(crate) struct KeyStreams(CancellationToken);
 
 impl KeyStreams {
-    /// Ends when the streams must end.
-    pub(crate) fn ended(&self) -> WaitForCancellationFuture<'_> {
-        self.0.cancelled()
+    /// Cancelled when the streams must end; one for each stream, since all would lock a shared one at each event.
+    pub(crate) fn ended(&self) -> CancellationToken {
+        self.0.child_token()
     }
 
     /// Ends the streams at this time. A task waits for it, one for each time and key with open streams.

@@ -34,8 +34,10 @@ struct Buffer {
 #[derive(Debug, Default)]
 pub(super) struct Outbox {
     buffer: Mutex<Buffer>,
-    /// Notified when the reader took a frame or is gone.
-    changed: Notify,
+    /// Notified when the reader took a frame. Only a writer that has no room waits for it: one that has is not woken for each frame.
+    taken: Notify,
+    /// Notified when the reader is gone.
+    gone: Notify,
 }
 
 impl Outbox {
@@ -87,17 +89,17 @@ impl Outbox {
     /// Waits until at least half of the buffer is free and the rejected frame fits; forever if the client is gone.
     /// A writer that retried earlier would be rejected again and again without a pause.
     pub(super) async fn wait_for_room(&self) {
-        self.until(Buffer::has_room).await;
+        self.until(&self.taken, Buffer::has_room).await;
     }
 
     /// Waits until the client is gone.
     pub(super) async fn wait_gone(&self) {
-        self.until(|buffer| buffer.gone).await;
+        self.until(&self.gone, |buffer| buffer.gone).await;
     }
 
-    async fn until(&self, reached: impl Fn(&Buffer) -> bool) {
+    async fn until(&self, change: &Notify, reached: impl Fn(&Buffer) -> bool) {
         loop {
-            let changed = self.changed.notified();
+            let changed = change.notified();
             tokio::pin!(changed);
             // Registered before the check, so that no notification in between is missed.
             changed.as_mut().enable();
@@ -148,6 +150,18 @@ impl Buffer {
         }
     }
 
+    fn pop(&mut self) -> Option<Frame> {
+        let frame = self.queue.pop_front()?;
+        self.bytes -= frame.size();
+        self.taken += 1;
+        self.last_id = frame.id.or(self.last_id);
+        if self.queue.is_empty() {
+            // Most buffers are empty most of the time: an empty one holds no memory.
+            self.queue = VecDeque::new();
+        }
+        Some(frame)
+    }
+
     fn drop_transient(&mut self) {
         self.queue.retain(|frame| !frame.transient);
         self.bytes = self.queue.iter().map(Frame::size).sum();
@@ -162,47 +176,30 @@ impl Stream for OutboxReader {
     type Item = Result<Bytes, Infallible>;
 
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        if let Some(bytes) = self.next_frame() {
-            return Poll::Ready(Some(Ok(bytes)));
-        }
         let mut buffer = self.0.lock();
-        match (buffer.queue.is_empty(), buffer.ended) {
-            (true, true) => Poll::Ready(None),
-            (true, false) => {
-                buffer.reader = Some(cx.waker().clone());
-                Poll::Pending
-            }
-            // A frame was added between the two checks.
-            (false, _) => {
-                cx.waker().wake_by_ref();
-                Poll::Pending
-            }
+        if let Some(frame) = buffer.pop() {
+            drop(buffer);
+            return Poll::Ready(Some(Ok(self.taken(frame))));
         }
+        if buffer.ended {
+            return Poll::Ready(None);
+        }
+        buffer.reader = Some(cx.waker().clone());
+        Poll::Pending
     }
 }
 
 impl OutboxReader {
-    /// The next frame, if one waits.
-    pub(super) fn next_frame(&self) -> Option<Bytes> {
-        let mut buffer = self.0.lock();
-        let frame = buffer.queue.pop_front()?;
-        buffer.bytes -= frame.size();
-        buffer.taken += 1;
-        buffer.last_id = frame.id.or(buffer.last_id);
-        if buffer.queue.is_empty() {
-            // Most buffers are empty most of the time: an empty one holds no memory.
-            buffer.queue = VecDeque::new();
-        }
-        drop(buffer);
-        self.0.changed.notify_waiters();
-        Some(frame.into_bytes())
+    fn taken(&self, frame: Frame) -> Bytes {
+        self.0.taken.notify_waiters();
+        frame.into_bytes()
     }
 }
 
 impl Drop for OutboxReader {
     fn drop(&mut self) {
         self.0.lock().gone = true;
-        self.0.changed.notify_waiters();
+        self.0.gone.notify_waiters();
     }
 }
 
@@ -210,6 +207,18 @@ impl Drop for OutboxReader {
 mod tests {
     use super::*;
     use futures_util::{FutureExt, StreamExt};
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::Wake;
+
+    /// Counts wake-ups.
+    #[derive(Default)]
+    struct Wakes(AtomicUsize);
+
+    impl Wake for Wakes {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
 
     fn frame(id: Option<u64>, size: usize, transient: bool) -> Frame {
         Frame::from_bytes(Bytes::from(vec![b'x'; size]), id, transient)
@@ -257,12 +266,12 @@ mod tests {
     #[test]
     fn there_is_room_only_once_the_rejected_frame_fits() {
         let outbox = Arc::new(Outbox::default());
-        let reader = OutboxReader(Arc::clone(&outbox));
+        let mut reader = OutboxReader(Arc::clone(&outbox));
         assert!(outbox.offer(frame(None, 9, false)));
         let large = frame(None, limits::STREAM_BUFFER_BYTES, false);
         assert!(!outbox.offer(large.clone()));
         assert!(outbox.wait_for_room().now_or_never().is_none(), "it would be rejected again");
-        reader.next_frame().unwrap();
+        reader.next().now_or_never().unwrap();
         assert!(outbox.wait_for_room().now_or_never().is_some());
         assert!(outbox.offer(large), "it fits into an empty buffer");
     }
@@ -273,6 +282,20 @@ mod tests {
         drop(OutboxReader(Arc::clone(&outbox)));
         assert!(!outbox.offer(frame(None, 1, false)));
         assert!(outbox.wait_for_room().now_or_never().is_none(), "it would be rejected again");
+    }
+
+    #[test]
+    fn a_client_that_takes_its_frames_wakes_nobody_who_waits_for_it_to_leave() {
+        let outbox = Arc::new(Outbox::default());
+        let mut reader = OutboxReader(Arc::clone(&outbox));
+        let wakes = Arc::new(Wakes::default());
+        let waker = Waker::from(Arc::clone(&wakes));
+        let mut gone = std::pin::pin!(outbox.wait_gone());
+        assert!(gone.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        assert!(outbox.offer(frame(None, 1, true)) && reader.next().now_or_never().is_some());
+        assert_eq!(wakes.0.load(Ordering::Relaxed), 0);
+        drop(reader);
+        assert_eq!(wakes.0.load(Ordering::Relaxed), 1);
     }
 
     #[test]

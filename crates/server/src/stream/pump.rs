@@ -137,9 +137,10 @@ impl Pump {
             return end;
         }
         let shutdown = &self.app.options.shutdown.clone();
-        let ended = self.app.stream_ends.of(&self.caller.credential, shutdown, &self.app.ports.clock);
-        // Created once: registering a waiter among thousands costs more than polling it.
-        let mut ended = pin!(ended.ended());
+        let streams = self.app.stream_ends.of(&self.caller.credential, shutdown, &self.app.ports.clock);
+        let ended = streams.ended();
+        // Created once: registering a waiter costs more than polling it.
+        let mut ended = pin!(ended.cancelled());
         // The key may have been revoked before its streams could be ended.
         if let Err(end) = Box::pin(self.check_key()).await {
             return end;

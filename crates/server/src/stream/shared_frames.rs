@@ -1,8 +1,8 @@
 //! The durable updates of one topic as bytes, the newest in use: all clients that catch up share one buffer of each.
-//! Bounded. Must not know clients.
+//! Bounded. What a client still holds is shared too, however old: it costs memory already. Must not know clients.
 
-use std::collections::VecDeque;
-use std::sync::{Mutex, PoisonError};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use agent::id::MessageId;
 use agent::limits;
@@ -30,6 +30,35 @@ pub(super) struct SharedFrames(Mutex<Kept>);
 struct Kept {
     frames: VecDeque<SharedFrame>,
     bytes: usize,
+    /// Every frame that was made, by its id, for as long as somebody holds it.
+    held: BTreeMap<u64, Weak<Bytes>>,
+    /// When `held` has so many entries, those that nobody holds are removed.
+    held_max: usize,
+}
+
+/// What the bytes of a frame are made of, so that a frame that is still held is found again.
+struct Held(Arc<Bytes>);
+
+impl AsRef<[u8]> for Held {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl Kept {
+    /// The bytes of the frame with this id, if somebody holds them, else new ones.
+    fn bytes_of(&mut self, id: u64, encode: impl FnOnce() -> Bytes) -> Bytes {
+        if let Some(held) = self.held.get(&id).and_then(Weak::upgrade) {
+            return Bytes::from_owner(Held(held));
+        }
+        if self.held.len() >= self.held_max {
+            self.held.retain(|_, held| held.strong_count() > 0);
+            self.held_max = 2 * self.held.len() + limits::STREAM_BUFFER;
+        }
+        let bytes = Arc::new(encode());
+        self.held.insert(id, Arc::downgrade(&bytes));
+        Bytes::from_owner(Held(bytes))
+    }
 }
 
 impl SharedFrames {
@@ -43,7 +72,8 @@ impl SharedFrames {
             Update::Message { message } => Some(message.id),
             _ => None,
         };
-        let frame = SharedFrame { id, message, bytes: frame::encode(update.name(), Some(id), update) };
+        let bytes = kept.bytes_of(id, || frame::encode(update.name(), Some(id), update));
+        let frame = SharedFrame { id, message, bytes };
         kept.bytes += frame.bytes.len();
         kept.frames.push_back(frame.clone());
         while kept.bytes > limits::STREAM_SHARED_BYTES
@@ -93,6 +123,20 @@ mod tests {
         let kept = shared.0.lock().unwrap();
         assert!(kept.bytes <= limits::STREAM_SHARED_BYTES && kept.frames.front().unwrap().id > 7);
         assert_eq!(kept.bytes, kept.frames.iter().map(|frame| frame.bytes.len()).sum::<usize>());
+    }
+
+    #[test]
+    fn a_frame_that_a_client_holds_is_not_made_again_and_one_that_nobody_holds_is_forgotten() {
+        let shared = SharedFrames::default();
+        let held = shared.of(7, &update(7)).bytes;
+        let most = 2 * limits::STREAM_SHARED_BYTES / held.len();
+        for id in 8..8 + most as u64 {
+            shared.of(id, &update(id));
+        }
+        assert!(shared.0.lock().unwrap().frames.iter().all(|frame| frame.id != 7));
+        assert_eq!(shared.of(7, &update(7)).bytes.as_ptr(), held.as_ptr());
+        let kept = shared.0.lock().unwrap();
+        assert!(kept.held.len() <= 2 * kept.frames.len() + limits::STREAM_BUFFER);
     }
 
     #[test]

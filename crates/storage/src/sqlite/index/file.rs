@@ -99,6 +99,8 @@ pub(crate) fn create(dir: &Path, store: StoreState) -> rusqlite::Result<Connecti
     std::os::unix::fs::OpenOptionsExt::mode(&mut private, 0o600);
     private.open(&file).map_err(failed)?;
     let db = Connection::open(&file)?;
+    // Nothing is in it yet: an index that loses its beginning is damaged or cut off, and is built anew.
+    db.pragma_update(None, "synchronous", "OFF")?;
     tune(&db)?;
     fill(&db, store)?;
     Ok(db)
