@@ -15,7 +15,7 @@ use tokio::runtime::Runtime;
 use tools::ToolKit;
 
 use crate::Bench;
-use crate::measure::{Samples, short, us};
+use crate::measure::{Samples, know_threads, short, us};
 use crate::report::{Floor, Goal, Metric};
 use crate::server::{self, BenchServer, CycleListener, Home};
 use crate::stub::{Answer, Stub};
@@ -144,6 +144,8 @@ fn measure_steps(
     let call = Answer::Call("put", json!({"note": "written down"}));
     stub.script((1..STEPS).map(|_| call.clone()).chain([Answer::Text("That is all.".to_owned())]));
     drop(server.marks.take());
+    // While the request arrives here, its sender still writes it, on another core.
+    know_threads()?;
     let began = Instant::now();
     threads.block_on(server.post(&history.home, "Please do what you do."))?;
     threads.block_on(history.listener.ended())?;

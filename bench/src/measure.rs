@@ -1,8 +1,10 @@
 //! Clocks and medians.
 
+use std::sync::{PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use nix::time::ClockId as AnyClock;
 use rustix::time::{ClockId, clock_gettime};
 
 /// Measurements of one quantity.
@@ -75,9 +77,37 @@ pub(crate) fn timed<T>(work: impl FnOnce() -> T) -> (f64, T) {
     (us(began.elapsed()), done)
 }
 
-/// CPU time of this process so far, in microseconds.
+/// The clocks of the threads that [`know_threads`] found.
+static THREADS: RwLock<Vec<AnyClock>> = RwLock::new(Vec::new());
+
+/// CPU time of this process so far, in microseconds. Linux counts what a thread of another core has used since it last gave that
+/// core up, or was interrupted, only when that thread's own clock is read: up to some milliseconds of a thread that was not there
+/// at the last [`know_threads`] are missing.
 pub(crate) fn process_cpu_us() -> f64 {
+    for thread in THREADS.read().unwrap_or_else(PoisonError::into_inner).iter() {
+        // A thread that has ended has no clock, and its time is counted already.
+        let _ = thread.now();
+    }
     cpu_us(ClockId::ProcessCPUTime)
+}
+
+/// Remembers the threads that run now, whose CPU time is then exact even while they work.
+pub(crate) fn know_threads() -> Result<()> {
+    let mut clocks = Vec::new();
+    for task in std::fs::read_dir("/proc/self/task").context("the threads cannot be listed")? {
+        let name = task.context("the threads cannot be listed")?.file_name();
+        let id = name.to_str().and_then(|text| text.parse().ok()).context("a thread's id is not a number")?;
+        clocks.push(clock_of(id));
+    }
+    *THREADS.write().unwrap_or_else(PoisonError::into_inner) = clocks;
+    Ok(())
+}
+
+/// The clock of a thread's CPU time; Linux makes its number of the thread's.
+fn clock_of(thread: i32) -> AnyClock {
+    const OF_A_THREAD: i32 = 0b100;
+    const CPU_TIME: i32 = 0b010;
+    AnyClock::from_raw(!thread << 3 | OF_A_THREAD | CPU_TIME)
 }
 
 /// CPU time of the calling thread so far, in microseconds.
@@ -90,18 +120,50 @@ fn cpu_us(clock: ClockId) -> f64 {
     time.tv_sec as f64 * 1e6 + time.tv_nsec as f64 / 1e3
 }
 
-/// CPU time of the thread with this name so far, in microseconds. Exact only while the thread sleeps.
+/// CPU time of the thread with this name so far, in microseconds.
 pub(crate) fn thread_cpu_us(name: &str) -> Result<f64> {
     for task in std::fs::read_dir("/proc/self/task").context("the threads cannot be listed")? {
-        let task = task.context("the threads cannot be listed")?.path();
+        let task = task.context("the threads cannot be listed")?;
         // The files of a thread that has ended are gone.
-        let Ok(comm) = std::fs::read_to_string(task.join("comm")) else { continue };
+        let Ok(comm) = std::fs::read_to_string(task.path().join("comm")) else { continue };
         if comm.trim() == name {
-            let stat = std::fs::read_to_string(task.join("schedstat"))
+            let id = task.file_name().to_str().and_then(|text| text.parse().ok());
+            let time = clock_of(id.context("a thread's id is not a number")?)
+                .now()
                 .context("the CPU time of a thread cannot be read")?;
-            let nanos = stat.split_whitespace().next().and_then(|text| text.parse::<f64>().ok());
-            return Ok(nanos.context("a thread's CPU time is not a number")? / 1e3);
+            return Ok(time.tv_sec() as f64 * 1e6 + time.tv_nsec() as f64 / 1e3);
         }
     }
     anyhow::bail!("no thread is called `{name}`")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::thread;
+
+    use super::*;
+
+    /// A busy thread and one that asks, on two cores: what the busy one has used is counted before it stops.
+    #[test]
+    fn the_time_of_a_thread_that_runs_is_counted() {
+        let stop = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| while !stop.load(Ordering::Relaxed) {});
+            know_threads().unwrap();
+            let mut missing = Vec::new();
+            for _ in 0..50 {
+                let before = process_cpu_us();
+                let work = Instant::now();
+                while us(work.elapsed()) < 200.0 {}
+                let plain = cpu_us(ClockId::ProcessCPUTime);
+                missing.push(process_cpu_us() - plain);
+                assert!(process_cpu_us() >= before);
+            }
+            stop.store(true, Ordering::Relaxed);
+            // Alone on one core, the busy thread never runs while its time is read.
+            let cores = thread::available_parallelism().unwrap().get();
+            assert!(cores == 1 || missing.into_iter().any(|us| us > 100.0));
+        });
+    }
 }

@@ -12,7 +12,7 @@ use tokio::runtime::Runtime;
 use crate::Bench;
 use crate::history::prose;
 use crate::instant;
-use crate::measure::{Samples, process_cpu_us, short, us};
+use crate::measure::{Samples, know_threads, process_cpu_us, short, us};
 use crate::report::{Floor, Goal, Metric};
 use crate::server::{self, BenchServer, CycleListener, Home};
 
@@ -180,6 +180,7 @@ impl<'a> LongHistory<'a> {
     /// Runs one cycle; returns its CPU and its wall time, in microseconds.
     fn cycle(&mut self, n: usize) -> Result<(f64, f64)> {
         let message = self.server.message(&self.home, &prose(n, WORDS));
+        know_threads()?;
         let (cpu, began) = (process_cpu_us(), Instant::now());
         self.threads.block_on(async {
             self.server.post_message(message).await?;

@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 use super::declared;
 use crate::Bench;
 use crate::instant;
-use crate::measure::{Samples, process_cpu_us, short};
+use crate::measure::{Samples, know_threads, process_cpu_us, short};
 use crate::report::{Floor, Goal, Metric};
 use crate::server::{self, BenchServer, CycleListener, Home};
 
@@ -98,6 +98,7 @@ async fn run(dir: &Path) -> Result<HttpCost> {
     let mut listener = server.listen(home.agent);
     let mut cost = HttpCost::default();
     for pair in 0..WARM_UP + PAIRS {
+        know_threads()?;
         plan.is_inside.store(true, Ordering::Relaxed);
         let few_inside = cycle(&server, &home, &mut listener, &plan, FEW).await?;
         let many_inside = cycle(&server, &home, &mut listener, &plan, MANY).await?;

@@ -183,6 +183,17 @@ impl Outcome {
         Self::of_runtime(OutcomeStatus::Canceled, text)
     }
 
+    /// As much of it as there is room for in its cycle, but at least what a model is shown.
+    #[must_use]
+    pub fn within(self, room: usize) -> Self {
+        let room = room.clamp(limits::OUTCOME_KEPT_MIN_BYTES, limits::OUTCOME_STORED_MAX_BYTES);
+        if self.text.len() <= room {
+            return self;
+        }
+        let why = "; all outcomes of a step, and of a cycle, are stored only up to a limit";
+        Self { text: shortened(&self.text, room, why), ..self }
+    }
+
     /// Whether the model should treat it as a failure.
     pub fn failed(&self) -> bool {
         !matches!(self.status, OutcomeStatus::Ok | OutcomeStatus::Pending)

@@ -54,6 +54,8 @@ pub struct Clearing {
     pub plans: Vec<String>,
     /// Keys of memories that were written after strangers' text was read: they are still shown.
     pub memories: Vec<String>,
+    /// Whether a summary that was written after strangers' text was read is still shown, without what it says of them.
+    pub summary: bool,
 }
 
 /// Takes strangers' text out of what an agent's model reads. The log stays as it is, and what the view still shows counts as
@@ -77,7 +79,9 @@ pub fn clear(activation: &Activation, now: Timestamp) -> Clearing {
     let plans = plans.into_iter().map(|plan| plan.name.clone()).collect();
     let outside = facts.memories.iter().filter(|memory| memory.trust == Trust::Outside);
     let memories = outside.map(|memory| memory.key.clone()).collect();
-    Clearing { changes, entries, goals, plans, memories }
+    let is_outside = view.trust == Trust::Outside;
+    let summary = is_outside && changes.view.as_ref().is_some_and(|view| view.summary.is_some());
+    Clearing { changes, entries, goals, plans, memories, summary }
 }
 
 /// What the guard says about a call.

@@ -28,6 +28,7 @@ pub mod tool;
 pub mod answers;
 pub mod approval;
 pub mod approver;
+pub mod archive;
 pub mod changes;
 pub mod compaction;
 pub mod cycle;

@@ -13,7 +13,7 @@ use crate::entry::{Entry, View};
 use crate::event::{NamedMessage, Principal, Trust, Waiting};
 use crate::id::{AgentId, CallId, CycleId, GoalId, RootId, SpaceId};
 use crate::layer::Layer;
-use crate::limits::STEP_RECORDS_KEPT_MAX;
+use crate::limits::{self, STEP_RECORDS_KEPT_MAX};
 use crate::memory::Memory;
 use crate::plan::Plan;
 use crate::run::{StepRecord, Usage};
@@ -165,6 +165,9 @@ pub struct OpenCycle {
     /// Hashes (text and space) of the messages it has sent, so that the same message is not sent twice.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sent: Vec<String>,
+    /// Bytes of the outcomes of its earlier steps.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub outcome_bytes: u32,
     /// Whether an unsafe call was held back because of an urgent event that is not shown yet.
     #[serde(default, skip_serializing_if = "is_false")]
     pub held_back: bool,
@@ -216,6 +219,7 @@ impl OpenCycle {
             model: None,
             listed: Vec::new(),
             sent: Vec::new(),
+            outcome_bytes: 0,
             held_back: false,
             suspect: false,
             awake_ms: 0,
@@ -230,6 +234,13 @@ impl OpenCycle {
                 self.addressed.push(space);
             }
         }
+    }
+
+    /// How much room an outcome of this step has, which stores this much so far.
+    pub fn room_for_outcome(&self, stored: usize) -> usize {
+        let earlier = usize::try_from(self.outcome_bytes).unwrap_or(usize::MAX);
+        let of_cycle = limits::CYCLE_OUTCOMES_MAX_BYTES.saturating_sub(earlier);
+        limits::STEP_OUTCOMES_MAX_BYTES.min(of_cycle).saturating_sub(stored)
     }
 
     /// Step records to move to rows of their own with the decision that added the newest record: these records no

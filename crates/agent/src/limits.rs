@@ -116,6 +116,16 @@ pub const ARGUMENTS_MAX_BYTES: usize = 1024 * 1024;
 pub const TOOL_SHOWN_MAX_BYTES: usize = 16 * 1024;
 /// Outcome stored in full up to this size.
 pub const OUTCOME_STORED_MAX_BYTES: usize = 16 * 1024 * 1024;
+/// Outcomes of one step together. Of one that finds no room only the beginning and the end are stored.
+pub const STEP_OUTCOMES_MAX_BYTES: usize = 2 * OUTCOME_STORED_MAX_BYTES;
+/// Outcomes of one cycle together.
+pub const CYCLE_OUTCOMES_MAX_BYTES: usize = 4 * OUTCOME_STORED_MAX_BYTES;
+/// What is stored of an outcome in any case: as much as a model is shown, with room for the note that the rest is left out.
+pub const OUTCOME_KEPT_MIN_BYTES: usize = OUTCOME_SHOWN_MAX_BYTES - 1024;
+/// Outcome of a call that its cycle did not wait for, stored in full up to this size.
+pub const LATE_OUTCOME_MAX_BYTES: usize = BODY_MAX_BYTES;
+/// Values in JSON of a server: a small text of many tiny values would take much memory.
+pub const JSON_VALUES_MAX: usize = 500_000;
 /// Outcome shown to the model in full up to this size; a longer one is cut to head and tail.
 pub const OUTCOME_SHOWN_MAX_BYTES: usize = 16 * 1024;
 /// Repeated commits of one decision after `Refused`.
@@ -527,6 +537,10 @@ pub const PAGE_URL_MAX_BYTES: usize = 4 * 1024;
 pub const PAGE_HTML_MAX_BYTES: usize = 2 * 1024 * 1024;
 /// Text of one page: what is stored of an outcome, with room for a note that it was cut.
 pub const PAGE_TEXT_MAX_BYTES: usize = OUTCOME_STORED_MAX_BYTES - 4 * 1024;
+/// Text of one page in bytes for each byte of its HTML: addresses of links are written whole.
+pub const PAGE_TEXT_GROWTH_MAX: usize = 4;
+/// Text that a page of any size may have.
+pub const PAGE_TEXT_MIN_BYTES: usize = 64 * 1024;
 /// To receive a whole page; shorter than [`TOOL_TIMEOUT_MS`], so that the agent reads why it failed.
 pub const PAGE_MS: u64 = 20_000;
 /// Silence between two pieces of a page.

@@ -2,19 +2,68 @@
 
 use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
-use crate::approval::{Approval, RequestedBy};
+use crate::approval::{Approval, AskKind, RequestedBy};
 use crate::call::{CallRow, head_and_tail};
-use crate::id::{AgentId, CallId, EventId};
+use crate::id::{AgentId, CallId, CycleId, EventId, SpaceId};
 use crate::limits;
 use crate::port::{AfterFailure, NewsKind, SendFailure};
-use crate::run::Run;
+use crate::run::{Ending, Run};
 use crate::space::Message;
+
+/// What a target may be told although no person has approved it: what the runtime itself knows. None can be made of a text or a
+/// number that a model or its provider chose.
+struct Fact(Value);
+
+impl Fact {
+    /// A handle, or the name of a space or of a tool, as people gave it.
+    fn name(name: &str) -> Self {
+        Self(name.into())
+    }
+
+    /// A word of the runtime.
+    fn code(code: &'static str) -> Self {
+        Self(code.into())
+    }
+}
+
+macro_rules! facts {
+    ($($known:ty: $known_as:ident => $json:expr),* $(,)?) => {
+        $(impl From<$known> for Fact {
+            fn from($known_as: $known) -> Self {
+                Self($json)
+            }
+        })*
+    };
+}
+
+facts! {
+    Timestamp: at => json!(at),
+    &CallId: id => json!(id),
+    AgentId: id => json!(id),
+    CycleId: id => json!(id),
+    SpaceId: id => json!(id),
+    &[RequestedBy]: all => all.iter().map(RequestedBy::told).collect(),
+    &EventId: id => json!(id),
+    AskKind: kind => kind.as_str().into(),
+    Ending: ending => ending.as_str().into(),
+}
+
+impl<T: Into<Fact>> From<Option<T>> for Fact {
+    fn from(known: Option<T>) -> Self {
+        Self(known.map_or(Value::Null, |known| known.into().0))
+    }
+}
 
 /// A body in the form that Standard Webhooks recommends.
 fn body(kind: NewsKind, at: Timestamp, data: &Value) -> String {
     json!({"type": kind.as_str(), "timestamp": at, "data": data}).to_string()
+}
+
+fn body_of_facts<const N: usize>(kind: NewsKind, at: Timestamp, facts: [(&'static str, Fact); N]) -> String {
+    let data: Map<_, _> = facts.into_iter().map(|(key, fact)| (key.to_owned(), fact.0)).collect();
+    body(kind, at, &data.into())
 }
 
 /// An agent as others know it.
@@ -26,7 +75,8 @@ pub struct NamedAgent {
     pub handle: String,
 }
 
-/// A message was posted in the space with that handle by the member with that one.
+/// A message was posted in the space with that handle by the member with that one. Here a target is told what an agent wrote: the
+/// guard counts it as a way out.
 pub fn of_message(message: &Message, space: &str, sender: &str, is_agent: bool) -> String {
     let data = json!({
         "id": message.id,
@@ -44,64 +94,64 @@ pub fn of_message(message: &Message, space: &str, sender: &str, is_agent: bool) 
     body(NewsKind::Message, message.at, &data)
 }
 
-/// A cycle of the agent with that handle ended.
+/// A cycle of the agent with that handle ended. Why is in its run.
 pub fn of_run(run: &Run, agent: &str) -> String {
-    let data = json!({
-        "agent": run.agent,
-        "agent_handle": agent,
-        "cycle": run.id,
-        "ending": run.ending.as_str(),
-        "reason": run.reason,
-        "opened_at": run.opened_at,
-        "events": run.events,
-    });
-    body(NewsKind::CycleEnded, run.ended_at, &data)
+    let facts = [
+        ("agent", run.agent.into()),
+        ("agent_handle", Fact::name(agent)),
+        ("cycle", run.id.into()),
+        ("ending", run.ending.into()),
+        ("opened_at", run.opened_at.into()),
+    ];
+    body_of_facts(NewsKind::CycleEnded, run.ended_at, facts)
 }
 
-/// An event of that agent failed for good.
-pub fn of_dead_event(event: &EventId, agent: &NamedAgent, reason: Option<&str>, at: Timestamp) -> String {
-    let NamedAgent { id, handle } = agent;
-    let data = json!({
-        "alert": "event_dead", "agent": id, "agent_handle": handle, "event": event, "reason": reason,
-    });
-    body(NewsKind::Alert, at, &data)
+/// An event of that agent failed for good. Why is in the event.
+pub fn of_dead_event(event: &EventId, agent: &NamedAgent, at: Timestamp) -> String {
+    let facts = [
+        ("alert", Fact::code("event_dead")),
+        ("agent", agent.id.into()),
+        ("agent_handle", Fact::name(&agent.handle)),
+        ("event", event.into()),
+    ];
+    body_of_facts(NewsKind::Alert, at, facts)
 }
 
-/// A call of that agent waits for a person. Who asks, for what tool and why: never what the agent wrote (the arguments of a call,
-/// the text of a question), which nobody has approved to leave. `space` is the handle of where the card with all of it is.
+/// A call of that agent waits for a person. Who asks, for what tool and why. `space` is the handle of where the card with all of it
+/// is.
 pub fn of_asked_call(call: &CallRow, asked: &Approval, agent: &NamedAgent, space: Option<&str>) -> String {
-    let why = if asked.question { "the agent asks a person" } else { asked.why.as_str() };
-    let data = json!({
-        "call": call.id,
-        "agent": agent.id,
-        "agent_handle": agent.handle,
-        "space": asked.space,
-        "space_handle": space,
-        "kind": asked.kind.as_str(),
-        "tool": call.tool,
-        "requested_by": asked.requested_by.iter().map(RequestedBy::told).collect::<Vec<_>>(),
-        "why": why,
-        "hash": asked.hash,
-        "expires_at": asked.expires_at,
-    });
-    body(NewsKind::ApprovalWanted, asked.asked_at, &data)
+    let why = match (asked.question, asked.tainted) {
+        (true, _) => "question",
+        (false, true) => "strangers_text",
+        (false, false) => "config",
+    };
+    let facts = [
+        ("call", (&call.id).into()),
+        ("agent", agent.id.into()),
+        ("agent_handle", Fact::name(&agent.handle)),
+        ("space", asked.space.into()),
+        ("space_handle", space.map(Fact::name).into()),
+        ("kind", asked.kind.into()),
+        ("tool", Fact::name(&call.tool)),
+        ("requested_by", asked.requested_by.as_slice().into()),
+        ("why", Fact::code(why)),
+        // How long it asks, the agent chooses.
+        ("expires_at", (!asked.question).then_some(asked.expires_at).into()),
+    ];
+    body_of_facts(NewsKind::ApprovalWanted, asked.asked_at, facts)
 }
 
-/// The same body with the link with which the call is answered, if it tells of a call that waits for a person. Without
-/// the link it is kept: whoever has that may answer.
-pub fn with_link(body: &str, link: impl FnOnce(&CallId, &str, Timestamp) -> String) -> Option<String> {
-    #[derive(Deserialize)]
-    struct Asked {
-        call: CallId,
-        hash: String,
-        expires_at: Timestamp,
-    }
+/// The call of which a body tells that it waits for a person.
+pub fn asked_call(body: &str) -> Option<CallId> {
     let mut body: Value = serde_json::from_str(body).ok()?;
-    if body["type"] != NewsKind::ApprovalWanted.as_str() {
-        return None;
-    }
-    let asked = Asked::deserialize(&body["data"]).ok()?;
-    body["data"]["link"] = link(&asked.call, &asked.hash, asked.expires_at).into();
+    let tells = body["type"] == NewsKind::ApprovalWanted.as_str();
+    tells.then(|| CallId::deserialize(body["data"]["call"].take()).ok()).flatten()
+}
+
+/// The same body with the link with which the call is answered. Without the link it is kept: whoever has that may answer.
+pub fn with_link(body: &str, link: String) -> Option<String> {
+    let mut body: Value = serde_json::from_str(body).ok()?;
+    body["data"]["link"] = link.into();
     Some(body.to_string())
 }
 
@@ -136,29 +186,30 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::approval::{AskKind, Patience};
+    use crate::approval::Patience;
     use crate::call::{CallState, Effect, Runner};
     use crate::event::{Principal, Trust};
-    use crate::id::CycleId;
+    use crate::run::Usage;
 
-    #[test]
-    fn news_of_a_call_that_waits_say_nothing_that_the_agent_wrote() {
-        let (secret, patience) = ("the code is 4711", Patience { pause_ms: 1, expires_ms: 2 });
+    /// What targets are told of every kind when the model and its provider choose this text and this number everywhere they can.
+    fn told(kind: NewsKind, text: &str, number: u64) -> Vec<String> {
+        let at = Timestamp::UNIX_EPOCH;
+        let chosen = || Some(text.to_owned());
         let asked = |question| Approval {
             question,
-            options: vec![secret.to_owned()],
-            schema: Some(json!({"title": secret})),
-            said: Some(secret.to_owned()),
+            options: vec![text.to_owned()],
+            schema: Some(json!({"title": text})),
+            said: Some(text.to_owned()),
             requested_by: vec![
-                RequestedBy::new(Principal::Own, &format!("plan {secret}")),
+                RequestedBy::new(Principal::Own, &format!("plan {text}")),
                 RequestedBy::new(Principal::Webhook("ci".into()), "ci"),
             ],
             ..Approval::wanted(
                 AskKind::Text,
-                if question { secret } else { "the config wants it" }.into(),
-                "h".into(),
-                patience,
-                Timestamp::UNIX_EPOCH,
+                if question { text } else { "the config wants it" }.into(),
+                crate::approval::hash_of("pay", "1", text),
+                Patience { pause_ms: 1, expires_ms: if question { number } else { 2 } },
+                at,
             )
         };
         let call = CallRow {
@@ -167,7 +218,7 @@ mod tests {
             step: 0,
             index: 0,
             tool: "pay".into(),
-            arguments: json!({"note": secret}).to_string(),
+            arguments: json!({"note": text, "n": number}).to_string(),
             effect: Effect::Unsafe,
             tool_version: "1".into(),
             runner: Runner::Node,
@@ -176,33 +227,71 @@ mod tests {
             by_rule: None,
             awaited: true,
             state: CallState::Planned,
-            outcome: None,
+            outcome: chosen().map(crate::call::Outcome::ok),
             trust: Trust::Outside,
         };
-        for question in [true, false] {
-            let ada = NamedAgent { id: AgentId(uuid::Uuid::nil()), handle: "ada".to_owned() };
-            let told = of_asked_call(&call, &asked(question), &ada, Some("home"));
-            assert!(!told.contains("4711"), "{told}");
-            let told: Value = serde_json::from_str(&told).unwrap();
-            let why = if question { "the agent asks a person" } else { "the config wants it" };
-            assert_eq!(told["data"]["requested_by"], json!(["itself", "ci"]));
-            assert_eq!((&told["data"]["tool"], &told["data"]["why"]), (&json!("pay"), &json!(why)));
+        let tokens = Some(number);
+        let ada = NamedAgent { id: AgentId(uuid::Uuid::nil()), handle: "ada".to_owned() };
+        let run = Run {
+            id: CycleId(uuid::Uuid::nil()),
+            agent: ada.id,
+            ordinal: 1,
+            woke_for: text.to_owned(),
+            events: u32::try_from(number).unwrap(),
+            opened_at: at,
+            ended_at: at,
+            steps: Vec::new(),
+            usage: Usage {
+                input: tokens,
+                output: tokens,
+                reasoning: tokens,
+                cached: tokens,
+                ..Usage::default()
+            },
+            cost_micros: tokens,
+            model: text.to_owned(),
+            config_rev: 1,
+            ending: Ending::Failed,
+            reason: chosen(),
+            summary: chosen(),
+        };
+        match kind {
+            // The guard asks a person before an agent posts where a target is told.
+            NewsKind::Message => Vec::new(),
+            NewsKind::CycleEnded => vec![of_run(&run, "ada")],
+            NewsKind::Alert => vec![of_dead_event(&EventId("e1".into()), &ada, at)],
+            NewsKind::ApprovalWanted => [true, false]
+                .map(|question| of_asked_call(&call, &asked(question), &ada, Some("home")))
+                .into(),
         }
     }
 
     #[test]
-    fn only_news_of_a_call_that_waits_get_a_link() {
-        let link = |call: &CallId, hash: &str, end: Timestamp| format!("{call} {hash} {end}");
-        let asked = json!({"call": "c1", "hash": "h", "expires_at": Timestamp::UNIX_EPOCH, "why": "w"});
-        let told = |kind| body(kind, Timestamp::UNIX_EPOCH, &asked);
-        let linked: Value =
-            serde_json::from_str(&with_link(&told(NewsKind::ApprovalWanted), link).unwrap()).unwrap();
-        assert_eq!(linked["data"]["link"], "c1 h 1970-01-01T00:00:00Z");
-        assert_eq!((&linked["data"]["why"], &linked["type"]), (&json!("w"), &json!("approval.wanted")));
-        for other in [NewsKind::Message, NewsKind::CycleEnded, NewsKind::Alert] {
-            assert_eq!(with_link(&told(other), link), None);
+    fn no_kind_of_news_says_what_a_model_or_its_provider_chose() {
+        for kind in NewsKind::ALL {
+            let (one, other) = (told(kind, "the code is 4711", 4_711_000), told(kind, "no", 815_000));
+            assert_eq!(one, other, "the same bytes, whatever they choose");
         }
-        assert_eq!(with_link("no JSON", link), None);
+        let told: Vec<Value> = told(NewsKind::ApprovalWanted, "4711", 1)
+            .iter()
+            .map(|told| serde_json::from_str(told).unwrap())
+            .collect();
+        let parts = |told: &Value| ["tool", "why", "expires_at"].map(|key| told["data"][key].clone());
+        assert_eq!(told[0]["data"]["requested_by"], json!(["itself", "ci"]));
+        assert_eq!(parts(&told[0]), [json!("pay"), json!("question"), Value::Null]);
+        assert_eq!(parts(&told[1]), [json!("pay"), json!("config"), json!("1970-01-01T00:00:00.002Z")]);
+    }
+
+    #[test]
+    fn only_news_of_a_call_that_waits_get_a_link() {
+        let asked = &told(NewsKind::ApprovalWanted, "", 1)[0];
+        assert_eq!(asked_call(asked), Some(CallId("c1".into())));
+        let linked: Value = serde_json::from_str(&with_link(asked, "https://x".into()).unwrap()).unwrap();
+        assert_eq!((&linked["data"]["link"], &linked["data"]["tool"]), (&json!("https://x"), &json!("pay")));
+        for other in [NewsKind::Message, NewsKind::CycleEnded, NewsKind::Alert] {
+            assert_eq!(asked_call(&body(other, Timestamp::UNIX_EPOCH, &json!({"call": "c1"}))), None);
+        }
+        assert_eq!(asked_call("no JSON"), None);
     }
 
     #[test]

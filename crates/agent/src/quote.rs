@@ -84,13 +84,13 @@ pub fn push_units(c: char, out: &mut String) {
 }
 
 /// The text as people and models can see all of it: everything [`is_hidden`] as escapes, also what emoji and scripts need,
-/// and white space that could push the rest out of sight. It may have several lines. For what people approve, for
+/// and blanks that could push the rest out of sight. It may have several lines. For what people approve, for
 /// descriptions that models read, and for names.
 pub fn visible(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(c) = rest.chars().next() {
-        let end = rest.find(|c: char| !c.is_whitespace()).unwrap_or(rest.len());
+        let end = rest.find(|c: char| !is_blank(c)).unwrap_or(rest.len());
         let (run, after) = rest.split_at(end.max(c.len_utf8()));
         let is_padding = run.chars().nth(limits::BLANK_SHOWN_MAX_CHARS).is_some();
         for c in run.chars() {
@@ -144,6 +144,12 @@ pub fn visible_arguments(json: &str) -> String {
     visible(&out)
 }
 
+/// Whether the character takes a place and leaves it empty. No property of Unicode says so of those that are no white space: signs
+/// of scripts without ink.
+fn is_blank(c: char) -> bool {
+    c.is_whitespace() || matches!(c, '\u{2800}' | '\u{13441}' | '\u{13442}' | '\u{16fe4}' | '\u{1d159}')
+}
+
 /// Whether nothing of the character is seen where it stands, by Unicode's properties and not by a list of ours: controls,
 /// marks of format and direction, ends of lines and paragraphs, and all that programs leave out if they do not know it
 /// (`Default_Ignorable_Code_Point`: fillers, joiners, selectors of variants, tags, also those to come).
@@ -155,6 +161,8 @@ pub fn is_hidden(c: char) -> bool {
         GeneralCategory::Control | GeneralCategory::LineSeparator | GeneralCategory::ParagraphSeparator => {
             true
         }
+        // What they look like, nobody knows who has not agreed about it.
+        GeneralCategory::PrivateUse | GeneralCategory::Unassigned => true,
         // Some signs of Arabic and other scripts are marks of format with a shape.
         GeneralCategory::Format => !CodePointSetData::new::<PrependedConcatenationMark>().contains(c),
         _ => CodePointSetData::new::<DefaultIgnorableCodePoint>().contains(c),
@@ -281,11 +289,16 @@ mod tests {
                     && !matches!(c, '\u{2028}' | '\u{2029}');
             assert!(!must_hide || is_hidden(c), "{c:?} is invisible");
             assert!(!is_seen || !is_hidden(c), "{c:?} is seen");
-            hidden += u32::from(is_hidden(c));
+            let unknown = matches!(
+                CodePointMapData::<GeneralCategory>::new().get(c),
+                GeneralCategory::PrivateUse | GeneralCategory::Unassigned
+            );
+            assert!(!unknown || is_hidden(c), "{c:?} looks like anything");
+            hidden += u32::from(is_hidden(c) && (!unknown || must_hide));
             // Whoever shows what people approve, shows it so.
-            let name = quoted_name(&c.to_string());
-            let in_braces = visible_json(&serde_json::json!({c.to_string(): [c.to_string()]}));
             if must_hide && !matches!(c, '\n' | '\t') {
+                let name = quoted_name(&c.to_string());
+                let in_braces = visible_json(&serde_json::json!({c.to_string(): [c.to_string()]}));
                 for shown in
                     [visible(&c.to_string()), visible_line(&c.to_string()), name, in_braces.to_string()]
                 {
@@ -338,6 +351,14 @@ mod tests {
         }
         assert_eq!(visible_arguments("{ \"a\" : [ 1 ,\t2 ] }"), r#"{"a":[1,2]}"#);
         assert_eq!(visible(&"\n".repeat(9_000)).lines().count(), 1);
+        for blank in ['\u{2800}', '\u{13441}', '\u{16fe4}', '\u{1d159}'] {
+            for text in [blank.to_string(), format!("\n{blank}"), format!("{blank} \t\n\n")] {
+                let shown = visible(&format!("good{}to evil", text.repeat(3_000)));
+                assert!(!shown.contains(blank) && shown.lines().count() == 1, "{text:?}");
+            }
+            assert_eq!(visible(&format!("⠁{blank}⠃")), format!("⠁{blank}⠃"));
+        }
+        assert_eq!(visible("a\u{e000}\u{50000}b"), "a\\ue000\\ud900\\udc00b");
         assert_eq!(
             visible_json(&serde_json::json!({"a\u{3164}": "b\u{e0041}"})).to_string(),
             r#"{"a\\u3164":"b\\udb40\\udc41"}"#

@@ -112,6 +112,9 @@ pub struct GuardClearedJson {
     pub plans: Vec<String>,
     /// Keys of memories that were written after strangers' text was read. They are still shown.
     pub memories: Vec<String>,
+    /// Whether a summary that was written after strangers' text was read is still shown, without what it says of them.
+    #[serde(default)]
+    pub summary: bool,
 }
 
 /// An MCP server in the settings.

@@ -68,7 +68,9 @@ fn connector_of_server(settings: &Settings, listen: SocketAddr) -> Result<Connec
 /// Where the processes of MCP servers run. They do not see the data directory, but for their own home there.
 pub(crate) fn mcp_host(settings: &Settings) -> Arc<McpHost> {
     let data_dir = settings.data_dir();
-    Arc::new(McpHost::new(Holder::default(), data_dir.join(MCP_HOMES), vec![data_dir.to_owned()]))
+    let host = McpHost::new(Holder::default(), data_dir.join(MCP_HOMES), vec![data_dir.to_owned()]);
+    let project = [settings.file_to_write(), settings.agents_dir().into(), settings.tools_dir().into()];
+    Arc::new(host.keeping(project))
 }
 
 /// An MCP server of the settings.

@@ -1,5 +1,6 @@
 //! Which model is the default, and why: the one that the settings name, else one that is found.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use agent::port::{Clock, Model, ModelError, ModelInfo, Models};
@@ -10,7 +11,7 @@ use net::{display_url, roots};
 
 use crate::errors::{Exit, Failure, Result};
 use crate::secrets::{self, Secrets};
-use crate::settings::{Origin, Setting, Settings};
+use crate::settings::{self, Origin, Setting, Settings};
 
 pub(crate) struct Chosen {
     /// All models; the chosen one is the default.
@@ -25,10 +26,13 @@ pub(crate) struct Chosen {
     pub(crate) window_known: bool,
 }
 
+/// Largest `ca_file`. All authorities of a machine, each with its text beside it, are a few hundred kilobytes.
+const CA_FILE_MAX_BYTES: u64 = 4 * 1024 * 1024;
+
 /// From here on, this process also trusts the authorities in `ca_file`, and reaches models through the proxy of the settings.
 pub(crate) fn connect_as_set(settings: &Settings) -> Result<()> {
     if let Some(file) = settings.get("ca_file").value.as_str() {
-        let pem = std::fs::read(file).map_err(|error| error.to_string());
+        let pem = settings::bytes(Path::new(file), CA_FILE_MAX_BYTES).map_err(|error| error.to_string());
         pem.and_then(|pem| roots::add(&pem)).map_err(|why| {
             Failure::usage(format!("cannot use `{file}` as `ca_file`: {why}"))
                 .hint("name a file that holds certificates in PEM form")
@@ -191,9 +195,15 @@ mod tests {
 
     #[tokio::test]
     async fn a_ca_file_without_certificates_is_refused_before_anything_is_started() {
+        let dir = tempfile::tempdir().unwrap();
+        let large = dir.path().join("large.pem");
+        std::fs::File::create(&large).unwrap().set_len(CA_FILE_MAX_BYTES + 1).unwrap();
         for (file, why) in [
             ("nowhere.pem", "No such file"),
             (concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"), "no certificate"),
+            (env!("CARGO_MANIFEST_DIR"), "not a file"),
+            ("/dev/zero", "not a file"),
+            (large.to_str().unwrap(), "larger than 4194304 bytes"),
         ] {
             let read =
                 settings(&format!("ca_file = \"{file}\"\n"), serde_json::json!({"model": {"name": "demo"}}));

@@ -15,7 +15,7 @@ use tools::child::{Ended, Holder};
 use tools::secret::{SecretValue, Secrets};
 
 use crate::errors::{Exit, Failure, Result};
-use crate::settings::Settings;
+use crate::settings::{self, Settings};
 
 const FILE: &str = "tool-secrets.toml";
 /// How long the program may take.
@@ -40,7 +40,7 @@ impl ToolSecrets {
     }
 
     async fn find(&self, name: &str) -> Option<SecretValue> {
-        if let Some(found) = from_environment(name) {
+        if let Some((_, found)) = from_environment(name) {
             return Some(SecretValue::new(&found));
         }
         match read(&self.data_dir) {
@@ -91,14 +91,33 @@ impl Secrets for ToolSecrets {
     }
 }
 
-/// The name of its environment variable.
-pub(crate) fn variable(name: &str) -> String {
-    let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' };
-    format!("VIV_SECRET_{}", name.chars().map(plain).collect::<String>())
+/// How the characters are written of which variables have none of their own.
+const WRITTEN: [(char, &str); 3] = [('_', "_"), ('.', "__"), ('-', "___")];
+/// A setting, and so no secret.
+const NO_SECRET: &str = "VIV_SECRET_COMMAND";
+
+/// The name of its environment variable, which no other secret has: what one server is sent is not what was meant for another. A
+/// secret has none if its name has capital letters, or two of `_`, `.` and `-` side by side.
+pub(crate) fn variable(name: &str) -> Option<String> {
+    let special = |c: char| WRITTEN.iter().find(|(special, _)| *special == c).map(|(_, written)| *written);
+    let mut variable = "VIV_SECRET_".to_owned();
+    let mut before = None;
+    for c in name.chars() {
+        match special(c) {
+            Some(written) if before.is_none() => variable.push_str(written),
+            None if c.is_ascii_lowercase() || c.is_ascii_digit() => variable.push(c.to_ascii_uppercase()),
+            _ => return None,
+        }
+        before = special(c);
+    }
+    (variable != NO_SECRET).then_some(variable)
 }
 
-pub(crate) fn from_environment(name: &str) -> Option<String> {
-    std::env::var(variable(name)).ok().filter(|value| !value.trim().is_empty())
+/// The variable that is set for this secret, and its value.
+pub(crate) fn from_environment(name: &str) -> Option<(String, String)> {
+    let variable = variable(name)?;
+    let value = std::env::var(&variable).ok().filter(|value| !value.trim().is_empty())?;
+    Some((variable, value))
 }
 
 /// The secrets in the file. An error never quotes what it holds.
@@ -106,11 +125,7 @@ pub(crate) fn read(data_dir: &Path) -> Result<WrittenSecrets> {
     let path = data_dir.join(FILE);
     let shown = path.display();
     let unreadable = |error: io::Error| Failure::usage(format!("cannot read `{shown}`: {error}"));
-    let text = match fs::read_to_string(&path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(WrittenSecrets::new()),
-        Err(error) => return Err(unreadable(error)),
-    };
+    let Some(text) = settings::text(&path)? else { return Ok(WrittenSecrets::new()) };
     let mode = fs::metadata(&path).map_err(unreadable)?.permissions().mode();
     if mode & 0o077 != 0 {
         let message = format!("`{shown}` is readable by others (mode {:03o})", mode & 0o777);
@@ -165,7 +180,36 @@ mod tests {
         change(dir.path(), |written| drop(written.remove("crm.token"))).unwrap();
         assert_eq!(secrets(dir.path(), &["/nowhere"]).find("crm.token").await, None);
         assert_eq!(all.find("crm.token").await, None);
-        assert_eq!(variable("crm.token-2"), "VIV_SECRET_CRM_TOKEN_2");
+    }
+
+    #[test]
+    fn no_two_secrets_share_a_variable() {
+        for (name, wanted) in [
+            ("crm_token", Some("VIV_SECRET_CRM_TOKEN")),
+            ("crm.token-2", Some("VIV_SECRET_CRM__TOKEN___2")),
+            ("api.example.com.token", Some("VIV_SECRET_API__EXAMPLE__COM__TOKEN")),
+            ("api-example.com.token", Some("VIV_SECRET_API___EXAMPLE__COM__TOKEN")),
+            ("Token", None),
+            ("a..b", None),
+            ("a_.b", None),
+            ("a__b", None),
+            ("command", None),
+            ("a b", None),
+        ] {
+            assert_eq!(variable(name).as_deref(), wanted, "{name}");
+        }
+        // Every name of up to five characters that have the same shape.
+        let mut names = vec![String::new()];
+        let mut found = BTreeMap::new();
+        for _ in 0..5 {
+            names =
+                (names.iter()).flat_map(|name| "aA1_.-".chars().map(move |c| format!("{name}{c}"))).collect();
+            for name in &names {
+                let Some(variable) = variable(name) else { continue };
+                assert_eq!(found.insert(variable, name.clone()), None, "{name}");
+            }
+        }
+        assert!(found.len() > 500, "{}", found.len());
     }
 
     #[tokio::test]

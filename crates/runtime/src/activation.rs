@@ -320,6 +320,8 @@ impl<'a> Driver<'a> {
             }
         }
         failpoint::hit!("summary.asked");
+        // Also if it is the first thing that an activation does.
+        self.show(AgentState::Thinking);
         let live = &self.node_context.ports.live;
         live.delayed(self.agent, DelayKind::Summary, "writing a summary of its history".to_owned());
         let mut draft = DraftStream::hidden(&self.cycle, self.agent, live);
@@ -502,6 +504,9 @@ impl<'a> Driver<'a> {
 
     /// Publishes what a commit caused to watchers, and signals the agents that it made due.
     fn published(&mut self, (outcome, notifications): Committed, changes: &Changes) -> CommitOutcome {
+        if let CommitOutcome::Gone(_) = outcome {
+            self.requests.refused();
+        }
         if let CommitOutcome::Committed { n, .. } = outcome {
             self.opened = true;
             self.node_context.unstored.stored(self.agent, &changes.call_changes);

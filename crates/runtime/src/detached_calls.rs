@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use agent::call::{CallRow, Outcome, OutcomeStatus, Recovery, Runner, recover};
+use agent::call::{CallRow, Outcome, OutcomeStatus, Recovery, Runner, head_and_tail, recover};
 use agent::cycle::Span;
 use agent::id::CallId;
 use agent::limits;
@@ -206,7 +206,8 @@ async fn bounded(mut work: OutwardCall, limit: Duration) -> (Outcome, Span) {
 
 /// Stores the outcome, unless the call has one already, and signals its agent. A call whose outcome cannot be stored
 /// stays detached, and is resumed by the sweep.
-async fn deliver(detached: &Weak<DetachedCalls>, row: &CallRow, outcome: Outcome) {
+async fn deliver(detached: &Weak<DetachedCalls>, row: &CallRow, mut outcome: Outcome) {
+    outcome.text = head_and_tail(&outcome.text, limits::LATE_OUTCOME_MAX_BYTES);
     let mut attempt = 1;
     let if_claimed = (row.runner == Runner::Worker).then(Outcome::abandoned);
     loop {

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use agent::limits;
-use agent::news::{after_failure, with_link};
+use agent::news::{after_failure, asked_call, with_link};
 use agent::port::{AfterFailure, SendFailure, StoreError, StoredTarget, TargetDelivery};
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
@@ -112,15 +112,17 @@ impl Attempts {
 
 async fn attempt(ports: Ports, target: StoredTarget, mut delivery: TargetDelivery) -> Ended {
     let name = target.name.clone();
-    if let Some(links) = &ports.links
-        && let Some(body) = with_link(&delivery.body, |call, hash, end| links.link(call, hash, end))
-    {
-        delivery.body = body;
-    }
+    let send = async {
+        let linked = linked(&ports, &delivery.body).await;
+        if let Some(body) = linked.map_err(|error| SendFailure::Failed(error.to_string()))? {
+            delivery.body = body;
+        }
+        ports.courier.send(&target, &delivery, ports.clock.now()).await
+    };
     let timeout = ports.clock.sleep(Duration::from_millis(limits::TARGET_MS));
     let sent = tokio::select! {
         biased;
-        sent = ports.courier.send(&target, &delivery, ports.clock.now()) => sent,
+        sent = send => sent,
         () = timeout => Err(SendFailure::Failed(format!("it did not answer within {} s", limits::TARGET_MS / 1000))),
     };
     let written = match sent {
@@ -146,4 +148,13 @@ async fn attempt(ports: Ports, target: StoredTarget, mut delivery: TargetDeliver
         }
     };
     (name, delivery.attempts > 0, written)
+}
+
+/// The body with a link to the call that waits, if it tells of one. The link vouches for what the agent wrote, so it is made of the
+/// call and not of what the target is told.
+async fn linked(ports: &Ports, body: &str) -> Result<Option<String>, StoreError> {
+    let (Some(links), Some(call)) = (&ports.links, asked_call(body)) else { return Ok(None) };
+    let Some(found) = ports.approvals.asked(call).await? else { return Ok(None) };
+    let Some(asked) = &found.row.approval else { return Ok(None) };
+    Ok(with_link(body, links.link(&found.row.id, &asked.shown_hash(&found.row), asked.expires_at)))
 }

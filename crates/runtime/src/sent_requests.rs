@@ -114,6 +114,11 @@ impl SentRequests {
         }
     }
 
+    /// The reply to the last request was not accepted, since events that it showed are gone: the next one does not extend it.
+    pub(crate) fn refused(&mut self) {
+        self.last = None;
+    }
+
     /// About how many bytes are kept between two activations.
     pub(crate) fn bytes(&self) -> usize {
         self.decided.as_ref().map_or(0, |sent| sent.parts.bytes())
@@ -254,7 +259,7 @@ mod tests {
         requests.note(&live, agent, &model("m"), &prompt(3, &["a"]));
         requests.decided(Some(4));
         requests.note(&live, agent, &model("m"), &prompt(4, &["a", "dropped"]));
-        requests.last = None;
+        requests.refused();
         assert_eq!(requests.note(&live, agent, &model("m"), &prompt(4, &["a", "b"])).broken, None);
         requests.last = None;
         let broken = requests.note(&live, agent, &model("m"), &prompt(4, &["x"])).broken;

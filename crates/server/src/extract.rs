@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use agent::limits;
-use agent::port::Clock;
+use agent::port::{BoxFuture, Clock};
 use axum::extract::rejection::PathRejection;
 use axum::extract::{FromRequest, FromRequestParts, Path, Request};
 use axum::http::request::Parts;
@@ -15,6 +15,7 @@ use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use tokio::sync::oneshot;
 
 use crate::app_state::AppState;
 use crate::json;
@@ -272,5 +273,12 @@ where
     T: Send + 'static,
     F: Future<Output = Result<T, Problem>> + Send + 'static,
 {
-    tokio::spawn(work).await.unwrap_or_else(|error| Err(Problem::internal(&error)))
+    let (done, answer) = oneshot::channel();
+    // Boxed, so that the machinery of a task is compiled once and not for each kind of work.
+    let work: BoxFuture<'static, ()> = Box::pin(async move {
+        // An error means that the client is gone.
+        let _ = done.send(work.await);
+    });
+    tokio::spawn(work).await.map_err(|error| Problem::internal(&error))?;
+    answer.await.map_err(|error| Problem::internal(&error))?
 }

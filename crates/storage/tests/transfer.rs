@@ -3,6 +3,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use agent::archive::FileOrigin;
+use agent::event::Trust;
+use agent::guard::GuardMode;
 use agent::port::{Reader, Registry, Store};
 use storage::sqlite::{self, Import, Sqlite, UpkeepError, verify};
 
@@ -31,7 +34,7 @@ async fn empty_store() -> tempfile::TempDir {
 fn import(dir: &Path, text: &str, name: Option<&str>) -> Import {
     let file = dir.join("agent.jsonl");
     std::fs::write(&file, text).unwrap();
-    sqlite::import(dir, &file, name).unwrap()
+    sqlite::import(dir, &file, name, FileOrigin::Own).unwrap()
 }
 
 /// Pseudo-random numbers that are the same for the same seed.
@@ -109,6 +112,85 @@ async fn any_agent_is_the_same_after_export_and_import() {
     }
 }
 
+/// A file whose rows say of themselves that an operator wrote them.
+fn raised(text: &str) -> Vec<String> {
+    let raise = |line: &str| {
+        let mut line: serde_json::Value = serde_json::from_str(line).unwrap();
+        let row = line.as_object_mut().unwrap().values_mut().next().unwrap();
+        if row.get("trust").is_some() {
+            row["trust"] = 3.into();
+        }
+        for field in row.as_object_mut().unwrap().values_mut() {
+            if let Some(text) =
+                field.as_str().map(|text| text.replace("\"trust\":\"outside\"", "\"trust\":\"operator\""))
+            {
+                *field = text.into();
+            }
+        }
+        line.to_string()
+    };
+    let lines: Vec<&str> = text.lines().collect();
+    lines[..lines.len() - 1].iter().map(|line| raise(line)).collect()
+}
+
+#[tokio::test]
+async fn what_a_file_says_of_trust_counts_only_if_somebody_vouches_for_it() {
+    let dir = used_store().await;
+    settled(&dir).await;
+    let lines = raised(&exported(&data(&dir), "ada"));
+    let ended: Vec<String> = (lines.iter())
+        .map(|line| match line.starts_with("{\"call\"") {
+            true => line
+                .replace("\"state\":\"planned\"", "\"state\":\"done\"")
+                .replace("\"state\":\"started\"", "\"state\":\"done\""),
+            false => line.clone(),
+        })
+        .collect();
+    for (origin, worth) in [(FileOrigin::Own, Trust::Operator), (FileOrigin::Unknown, Trust::Outside)] {
+        let target = empty_store().await;
+        let file = target.path().join("agent.jsonl");
+        std::fs::write(&file, sealed(&ended)).unwrap();
+        let done = sqlite::import(target.path(), &file, None, origin).unwrap();
+        let Import::Done(imported) = done else { panic!("{done:#?}") };
+        assert_eq!(imported.guard, GuardMode::Ask);
+        let db = rusqlite::Connection::open(target.path().join("vivarium.db")).unwrap();
+        for table in ["entry", "event", "memory", "goal", "plan", "view", "call"] {
+            let sql =
+                format!("SELECT count(*), count(*) FILTER (WHERE trust <> {}) FROM {table}", worth as u8);
+            let (rows, others): (i64, i64) =
+                db.query_row(&sql, [], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
+            assert_eq!(others, 0, "{table} {origin:?}");
+            assert!(rows > 0 || matches!(table, "view" | "plan"), "{table} has rows to look at");
+        }
+        drop(db);
+        assert_eq!(verify(target.path()).unwrap().flaws, [], "{origin:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_call_of_a_file_runs_here_only_if_somebody_vouches_for_it() {
+    let dir = used_store().await;
+    settled(&dir).await;
+    let mut lines = raised(&exported(&data(&dir), "ada"));
+    let call = lines.iter().position(|line| line.starts_with("{\"call\"")).unwrap();
+    let mut row: serde_json::Value = serde_json::from_str(&lines[call]).unwrap();
+    for (name, value) in [("state", "detached"), ("effect", "unsafe"), ("tool", "pay"), ("runner", "node")] {
+        row["call"][name] = value.into();
+    }
+    lines[call] = row.to_string();
+    let target = empty_store().await;
+    let file = target.path().join("agent.jsonl");
+    std::fs::write(&file, sealed(&lines)).unwrap();
+    let done = sqlite::import(target.path(), &file, None, FileOrigin::Unknown).unwrap();
+    let Import::Flawed { flaws, .. } = done else { panic!("{done:#?}") };
+    let named =
+        |what: &str| flaws.iter().any(|flaw| flaw.line == call as u64 + 1 && flaw.what.contains(what));
+    assert!(named("its call of `pay` has not ended"), "{flaws:#?}");
+    let own = sqlite::import(target.path(), &file, None, FileOrigin::Own).unwrap();
+    let refused = matches!(&own, Import::Flawed { flaws, .. } if flaws.iter().any(|flaw| flaw.what.contains("has not ended")));
+    assert!(!refused, "{own:#?}");
+}
+
 #[tokio::test]
 async fn an_agent_that_exists_or_whose_handle_is_taken_is_refused() {
     let dir = used_store().await;
@@ -144,7 +226,8 @@ async fn an_agent_that_exists_or_whose_handle_is_taken_is_refused() {
         Err(UpkeepError::NoAgent { .. })
     ));
     let running = open(target.path());
-    let error = sqlite::import(target.path(), &target.path().join("agent.jsonl"), None).unwrap_err();
+    let error =
+        sqlite::import(target.path(), &target.path().join("agent.jsonl"), None, FileOrigin::Own).unwrap_err();
     assert!(matches!(error, UpkeepError::Open(sqlite::OpenError::Locked { .. })), "{error}");
     running.close().await.unwrap();
 }
@@ -229,6 +312,8 @@ async fn cases(text: &str) -> Vec<(String, usize, &'static str)> {
         (with_end(whole.replacen("likes rain", "likes snow", 1)), count + 1, "a line was changed"),
         (with_end(whole.replacen(&format!("{}\n", export.0[event]), "", 1)), count, "of `event`"),
         (export.edited(entry, "{\"entry\"", "{\"entrie\""), entry + 1, "not a table of an agent"),
+        // A file does not say which calls people have approved here.
+        (export.edited(entry, "{\"entry\"", "{\"approval_rule\""), entry + 1, "not a table of an agent"),
         (export.edited(entry, "\"seq\":1", "\"seq\":\"one\""), entry + 1, "cannot store"),
         (export.edited(entry, "\"seq\":1", "\"seq\":[1]"), entry + 1, "not a value of a record"),
         (export.edited(entry, "\"step\":0,", ""), entry + 1, "`step` is missing"),
@@ -301,7 +386,7 @@ async fn all_flaws_of_a_file_are_reported_at_once() {
 async fn bytes_that_are_not_text_and_an_endless_line_are_refused() {
     let target = empty_store().await;
     let file = target.path().join("agent.jsonl");
-    let flaws = || match sqlite::import(target.path(), &file, None).unwrap() {
+    let flaws = || match sqlite::import(target.path(), &file, None, FileOrigin::Own).unwrap() {
         Import::Flawed { flaws, .. } => flaws,
         Import::Done(_) => panic!("it was imported"),
     };
@@ -312,7 +397,9 @@ async fn bytes_that_are_not_text_and_an_endless_line_are_refused() {
     giant.set_len(agent::limits::IMPORT_LINE_MAX_BYTES as u64 + 4_096).unwrap();
     let found = flaws();
     assert!(found.len() == 1 && found[0].line == 1 && found[0].what.contains("longer than any"), "{found:?}");
-    assert!(sqlite::import(target.path(), &target.path().join("missing.jsonl"), None).is_err());
+    assert!(
+        sqlite::import(target.path(), &target.path().join("missing.jsonl"), None, FileOrigin::Own).is_err()
+    );
 }
 
 #[tokio::test]
@@ -323,9 +410,9 @@ async fn a_refused_file_creates_no_store() {
     let file = dir.path().join("agent.jsonl");
     let target = dir.path().join("not/there/yet");
     std::fs::write(&file, &text[..text.len() / 2]).unwrap();
-    assert!(matches!(sqlite::import(&target, &file, None).unwrap(), Import::Flawed { .. }));
+    assert!(matches!(sqlite::import(&target, &file, None, FileOrigin::Own).unwrap(), Import::Flawed { .. }));
     assert!(!dir.path().join("not").exists());
     std::fs::write(&file, &text).unwrap();
-    assert!(matches!(sqlite::import(&target, &file, None).unwrap(), Import::Done(_)));
+    assert!(matches!(sqlite::import(&target, &file, None, FileOrigin::Own).unwrap(), Import::Done(_)));
     assert_eq!(exported(&target, "ada"), text);
 }

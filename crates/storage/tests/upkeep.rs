@@ -495,7 +495,7 @@ async fn a_path_that_is_not_a_regular_file_is_refused_at_once() {
     for (place, what) in [(socket.as_path(), "a socket"), (device, "a device")] {
         let verified = verify(place).map(drop);
         let restored = sqlite::restore(place, &dir.path().join("fresh"), &[], None).map(drop);
-        let imported = sqlite::import(&data(&dir), place, None).map(drop);
+        let imported = sqlite::import(&data(&dir), place, None, agent::archive::FileOrigin::Own).map(drop);
         for done in [verified, restored, imported] {
             let error = done.unwrap_err();
             assert!(error.to_string().ends_with(&format!("it is {what}, not a file")), "{error}");

@@ -167,6 +167,9 @@ fn check_numbers(json: &str) -> Result<(), String> {
         let is_part = |c: char| c.is_ascii_digit() || matches!(c, '-' | '+' | '.' | 'e' | 'E');
         let (number, after) = rest.split_at(rest.find(|c| !is_part(c)).unwrap_or(rest.len()));
         let kept = serde_json::from_str::<Number>(number).map(|kept| kept.to_string()).unwrap_or_default();
+        if kept == "-0.0" && !number.contains('.') {
+            return Err(format!("wanted `0` or `-0.0`, got `{number}`: no integer is negative zero"));
+        }
         if decimal(number) != decimal(&kept) {
             return Err(format!(
                 "wanted numbers that can be kept exactly, got `{}`: an integer has at most 64 bits, another number about 16 \
@@ -387,6 +390,10 @@ mod tests {
         ] {
             let why = any.check(&format!("{{\"a\":\"\\\"1\\\\\",\"x\":{refused}}}")).unwrap_err();
             assert!(why.contains("kept exactly") && why.contains(refused), "{refused}: {why}");
+        }
+        for refused in ["-0", "-0e3"] {
+            let why = any.check(&format!("{{\"x\":{refused}}}")).unwrap_err();
+            assert!(why.contains(&format!("wanted `0` or `-0.0`, got `{refused}`")), "{why}");
         }
         let text = r#"{"x":"12345678901234567890123 \" 12345678901234567890123"}"#;
         assert!(any.check(text).is_ok(), "a text may have any digits");

@@ -52,9 +52,10 @@ impl PrebuiltTool for GetMyRuns {
     }
 }
 
-/// The lowest trust of what its model had read when it wrote the summary.
+/// The lowest trust of what its model had read when it wrote the summary. A summary of which that is not known may be anybody's.
 fn lowest_trust(run: &Run) -> Option<Trust> {
-    run.steps.iter().filter_map(|step| step.sent.as_ref()?.trust).min()
+    let known = run.steps.iter().filter_map(|step| step.sent.as_ref()?.trust).min();
+    known.or_else(|| run.summary.as_ref().map(|_| Trust::Outside))
 }
 
 fn summary(run: &Run) -> Value {

@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 
+use agent::limits;
 use serde_json::Value;
 
 /// What stands for values that are nested too deeply.
@@ -12,8 +13,60 @@ const DEPTH_MAX: usize = 100;
 /// What stands for half a character.
 const REPLACEMENT: &str = "\u{fffd}";
 
+#[cfg(test)]
+thread_local! {
+    /// What was read in this thread.
+    pub(crate) static READ_BYTES: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
+/// What is known of a text of JSON before it is read, or while it still comes.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Scan {
+    depth: i64,
+    values: usize,
+    in_text: bool,
+    is_escaped: bool,
+}
+
+impl Scan {
+    /// What is known of this text.
+    pub(crate) fn of(text: &[u8]) -> Self {
+        let mut scan = Self::default();
+        scan.over(text);
+        scan
+    }
+
+    /// Goes on with what came.
+    pub(crate) fn over(&mut self, text: &[u8]) {
+        for byte in text {
+            match byte {
+                _ if self.is_escaped => self.is_escaped = false,
+                b'\\' if self.in_text => self.is_escaped = true,
+                b'"' => self.in_text = !self.in_text,
+                _ if self.in_text => {}
+                b',' => self.values += 1,
+                b'[' | b'{' => (self.values, self.depth) = (self.values + 1, self.depth + 1),
+                b']' | b'}' => self.depth -= 1,
+                _ => {}
+            }
+        }
+    }
+
+    /// Whether every bracket is closed.
+    pub(crate) fn is_even(self) -> bool {
+        self.depth <= 0 && !self.in_text
+    }
+
+    /// Whether it has so many values that reading them would take much more memory than the text.
+    pub(crate) fn has_too_many_values(self) -> bool {
+        self.values > limits::JSON_VALUES_MAX
+    }
+}
+
 /// Reads a value. What has to be mended is, and only if it has to be.
 pub(crate) fn read(text: &str) -> serde_json::Result<Value> {
+    #[cfg(test)]
+    READ_BYTES.set(READ_BYTES.get() + text.len());
     let text = text.trim_start_matches('\u{feff}');
     serde_json::from_str(text).or_else(|error| match mended(text) {
         Cow::Owned(mended) => serde_json::from_str(&mended),

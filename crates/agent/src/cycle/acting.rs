@@ -61,6 +61,13 @@ impl Acting {
         self.arrived.retain(|(id, _)| calls.iter().any(|row| row.id == *id && row.outcome.is_none()));
     }
 
+    /// Bytes of the outcomes that are known.
+    pub(super) fn outcome_bytes(&self) -> usize {
+        let stored = self.calls.iter().filter_map(|row| row.outcome.as_ref());
+        let arrived = self.arrived.iter().map(|(_, outcome)| outcome);
+        stored.chain(arrived).map(|outcome| outcome.text.len()).sum()
+    }
+
     /// An outward call ended.
     fn settled(&mut self, call: CallId, outcome: Outcome) {
         self.running.retain(|running| *running != call);
@@ -212,7 +219,8 @@ impl Cycle {
         let held_back =
             outcome.status == OutcomeStatus::Canceled && outcome.text == Outcome::held_back().text;
         if let State::Acting(acting) = &mut self.state {
-            acting.settled(call, outcome);
+            let room = self.open.room_for_outcome(acting.outcome_bytes());
+            acting.settled(call, outcome.within(room));
             if held_back {
                 let acting = std::mem::take(acting);
                 self.state = self.hold_back(acting);
@@ -283,6 +291,8 @@ impl Cycle {
         self.note_calls(&mut open, acting, &changes.call_changes);
         let outcomes = reported.iter().filter_map(|row| Some((row.tool.as_str(), row.outcome.as_ref()?)));
         finish_step(&mut open, outcomes);
+        let bytes = u32::try_from(acting.outcome_bytes()).unwrap_or(u32::MAX);
+        open.outcome_bytes = open.outcome_bytes.saturating_add(bytes);
         if acting.refused_done().is_some() {
             acting.withdraw_done(&mut open);
         }

@@ -252,7 +252,7 @@ fn resume(mut open: OpenCycle, left: LeftOver, setup: &Setup, clean: bool) -> (O
         }
         let unstored = setup.unstored.iter().find(|(call, _)| *call == row.id);
         let outcome = match unstored.map(|(_, outcome)| outcome.clone()) {
-            Some(known) => known,
+            Some(known) => known.within(open.room_for_outcome(acting.outcome_bytes())),
             None if left.canceled => continue,
             None if row.awaited => Outcome::interrupted(),
             // A detached call had started: the process that recovers it reports what is known.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::asking::{ApprovalNeed, Source};
+use super::exposure::placed_message;
 use super::reply_check::{native, stored_arguments, stored_name, unusable};
 use super::text_reply::TextReply;
 use super::{Acting, ActivationEnd, After, At, Cycle, ModelReply, Next, Span, State, Step, names};
@@ -112,6 +113,7 @@ impl Cycle {
                             arguments = placed.into();
                         }
                         let found = self.approval_need(spec, &arguments, (exposure, way_out), source, now);
+                        let found = found.and_then(|found| placed_message(found, way_out, &arguments));
                         found.map(|found| need = found).err()
                     }),
                 }

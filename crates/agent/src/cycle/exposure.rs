@@ -3,6 +3,7 @@
 use std::iter::once;
 use std::sync::Arc;
 
+use super::asking::ApprovalNeed;
 use super::decide::{hash_of_message, text_field};
 use super::{Cycle, Step, names};
 use crate::call::CallRow;
@@ -106,6 +107,23 @@ impl Cycle {
              approve it. Call send_message with the space's handle in `space`"
                 .to_owned()
         })
+    }
+}
+
+/// What a message needs, or why it is not posted: whoever is asked about it must read where it goes.
+pub(super) fn placed_message(
+    need: ApprovalNeed,
+    way_out: WayOut,
+    arguments: &str,
+) -> Result<ApprovalNeed, String> {
+    let goes_anywhere = way_out == WayOut::Space && named_space(arguments).is_none();
+    match need {
+        ApprovalNeed::Ruled(_) | ApprovalNeed::Asked(_) if goes_anywhere => Err(
+            "not posted: a person must approve it and read where it goes, and no space is active; call send_message again with \
+             the space's handle in `space`"
+                .to_owned(),
+        ),
+        need => Ok(need),
     }
 }
 

@@ -16,8 +16,6 @@ pub const MCP_LIST_AGE_MS: u64 = 5 * 60 * 1000;
 pub const MCP_WRITE_MS: u64 = 10_000;
 /// One message of an MCP server.
 pub const MCP_MESSAGE_MAX_BYTES: usize = OUTCOME_STORED_MAX_BYTES;
-/// Values in one message: a small message of many tiny values would take much memory.
-pub const MCP_MESSAGE_VALUES_MAX: usize = 500_000;
 /// All that an MCP server may send in answer to one HTTP request.
 pub const MCP_STREAM_MAX_BYTES: usize = MCP_MESSAGE_MAX_BYTES + 4 * 1024 * 1024;
 /// Messages of an MCP server that answer nothing, within [`MCP_FLOOD_MS`]; one that sends more is stopped.

@@ -141,6 +141,9 @@ pub(crate) enum AgentsVerb {
         /// Its new handle [default: its old one]
         #[arg(long = "as", value_name = "NAME")]
         name: Option<String>,
+        /// Believe all that the file says: you have written it yourself
+        #[arg(long)]
+        trusted: bool,
     },
 }
 

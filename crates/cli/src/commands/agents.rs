@@ -4,6 +4,7 @@
 use std::io::Read;
 use std::path::Path;
 
+use agent::archive::FileOrigin;
 use agent::config::AgentConfig;
 use agent::life::{GoalStatus, Standing};
 use agent::limits;
@@ -24,8 +25,9 @@ pub(crate) async fn run(global: &Global, screen: Screen, args: AgentsArgs) -> Re
         Some(AgentsVerb::Export { agent, file }) => {
             return transfer::export(global, screen, agent, file.as_deref());
         }
-        Some(AgentsVerb::Import { file, name }) => {
-            return transfer::import(global, screen, file, name.as_deref());
+        Some(AgentsVerb::Import { file, name, trusted }) => {
+            let origin = if *trusted { FileOrigin::Own } else { FileOrigin::Unknown };
+            return transfer::import(global, screen, file, name.as_deref(), origin);
         }
         _ => {}
     }

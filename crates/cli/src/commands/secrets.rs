@@ -31,11 +31,8 @@ pub(crate) fn run(global: &Global, screen: &Screen, args: SecretsArgs) -> Result
                 &json!({"set": name}),
                 &format!("`{name}` is set; the next call uses it, and hooks within seconds"),
             );
-            if tool_secrets::from_environment(&name).is_some() {
-                screen.warning(&format!(
-                    "`{}` is set, too, and is used instead",
-                    tool_secrets::variable(&name)
-                ));
+            if let Some((variable, _)) = tool_secrets::from_environment(&name) {
+                screen.warning(&format!("`{variable}` is set, too, and is used instead"));
             }
         }
         Some(SecretsVerb::Remove { name }) => {

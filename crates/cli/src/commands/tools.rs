@@ -191,6 +191,14 @@ fn imported(screen: &Screen, args: &ImportArgs) -> Result<Vec<Declaration>> {
     }
     let requests = declarations.iter_mut().filter_map(|declaration| declaration.http.as_mut());
     requests.for_each(|http| http.allow.clone_from(&args.allow));
+    for declaration in &declarations {
+        let Some(http) = &declaration.http else { continue };
+        let secrets: Vec<_> = http.secrets().iter().map(|secret| format!("`{secret}`")).collect();
+        if !secrets.is_empty() {
+            let (name, secrets) = (&declaration.name, secrets.join(", "));
+            screen.note(&screen.clean_line(&format!("`{name}` sends its server the secrets {secrets}")));
+        }
+    }
     Ok(declarations)
 }
 
@@ -205,6 +213,13 @@ fn write_files(screen: &Screen, dir: &Path, declarations: &[Declaration]) -> Res
         let text = toml::to_string_pretty(declaration).map_err(|error| {
             failed(&path, error.to_string()).hint("leave out `--to` to declare it at a running server")
         })?;
+        let (bytes, most) = (text.len(), limits::DECLARATION_MAX_BYTES);
+        if bytes > most {
+            let why = format!(
+                "it would have {bytes} bytes, and a tool file is read up to {most}; nothing was written"
+            );
+            return Err(failed(&path, why).hint("leave out `--to` to declare it at a running server"));
+        }
         Ok((path, text))
     };
     let texts: Vec<_> = declarations.iter().map(text).collect::<Result<_>>()?;
@@ -241,13 +256,18 @@ pub(crate) async fn clear_guard(client: &Client, screen: &Screen, agent: &str, y
     );
     input::confirm(screen, &what, yes, None)?;
     let answer = client.post_empty(&agent_path(agent.id, "/guard/clear")).await?;
-    let GuardClearedJson { entries, goals, plans, memories } = typed("answer", answer.clone())?;
+    let GuardClearedJson { entries, goals, plans, memories, summary } = typed("answer", answer.clone())?;
     screen.result(&answer, &format!("`{}` no longer reads {entries} entries of its log", agent.handle));
     for goal in goals {
         screen.note(&screen.clean_line(&format!("deleted its goal `{goal}`")));
     }
     for plan in plans {
         screen.note(&screen.clean_line(&format!("deleted its plan `{plan}`")));
+    }
+    if summary {
+        screen.warning(
+            "its summary was written after strangers' text was read, and it still reads the rest of it; a clone of it has none",
+        );
     }
     if !memories.is_empty() {
         screen.warning(&format!(

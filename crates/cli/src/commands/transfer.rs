@@ -5,6 +5,8 @@ use std::fs::File;
 use std::io::{self, BufWriter, ErrorKind, Write};
 use std::path::Path;
 
+use agent::archive::FileOrigin;
+use agent::guard::GuardMode;
 use agent::life::Standing;
 use serde_json::json;
 use storage::sqlite::{self, Import, Imported, LineFlaw, UpkeepError};
@@ -53,19 +55,26 @@ pub(crate) fn export(global: &Global, screen: Screen, agent: &str, file: Option<
         &format!("wrote agent `{}` to `{}`, {} lines", exported.name, path.display(), exported.lines),
     );
     screen.note(
-        "run only one copy: suspend or retire it here before you resume it elsewhere; keys, spaces and their messages are not in it",
+        "run only one copy: suspend or retire it here before you resume it elsewhere, with `viv agents import --trusted`; keys, spaces \
+         and their messages are not in it",
     );
     Ok(Exit::Answered)
 }
 
-pub(crate) fn import(global: &Global, screen: Screen, file: &Path, name: Option<&str>) -> Result<Exit> {
+pub(crate) fn import(
+    global: &Global,
+    screen: Screen,
+    file: &Path,
+    name: Option<&str>,
+    origin: FileOrigin,
+) -> Result<Exit> {
     let dir = settings::data_dir(global)?;
-    let done = sqlite::import(&dir, file, name).map_err(|error| failure(&dir, error))?;
+    let done = sqlite::import(&dir, file, name, origin).map_err(|error| failure(&dir, error))?;
     let imported = match done {
         Import::Done(imported) => imported,
         Import::Flawed { flaws, more } => return Err(flawed(file, &flaws, more)),
     };
-    let Imported { name, records, waiting, open, standing } = imported;
+    let Imported { name, records, waiting, open, standing, guard, tools, plans, open_calls } = imported;
     let state = match standing {
         Standing::Active => "active from the next `viv up` on",
         Standing::Suspended => "suspended, as before",
@@ -75,11 +84,42 @@ pub(crate) fn import(global: &Global, screen: Screen, file: &Path, name: Option<
     screen.result(
         &json!({
             "agent": name, "records": records, "waiting": waiting, "in_a_cycle": open, "standing": standing.as_str(),
+            "trusted": origin == FileOrigin::Own, "guard": guard.as_str(), "tools": tools, "plans": plans, "open_calls": open_calls,
         }),
         &format!("imported agent `{name}`: {state} (records {records}, waiting events {waiting}{cycle})"),
     );
     screen.note(&format!("`viv spaces add SPACE {name}` adds it to a space"));
+    believed(&screen, origin, (guard, tools, &plans, &open_calls));
     Ok(Exit::Answered)
+}
+
+/// Says what a file is believed in.
+fn believed(
+    screen: &Screen,
+    origin: FileOrigin,
+    (guard, tools, plans, open_calls): (GuardMode, Option<Vec<String>>, &[String], &[String]),
+) {
+    let named = |names: &[String]| {
+        let names: Vec<_> = names.iter().map(|name| format!("`{name}`")).collect();
+        screen.clean_line(&names.join(", "))
+    };
+    let tools = tools.map_or_else(|| "all".to_owned(), |tools| named(&tools));
+    screen.note(&format!("its config is taken as it is: guard `{}`, tools {tools}", guard.as_str()));
+    if guard == GuardMode::Off {
+        screen.warning("its guard is off: while it reads what strangers wrote, nobody is asked before it sends something out");
+    }
+    if !plans.is_empty() {
+        screen.note(&format!("its plans will wake it: {}", named(plans)));
+    }
+    if !open_calls.is_empty() {
+        screen.note(&format!("its calls go on: {}", named(open_calls)));
+    }
+    if origin == FileOrigin::Unknown {
+        screen.warning(
+            "all that it has read and remembers counts as written by strangers, whatever its file says: a call that sends something \
+             out asks a person. `--trusted` believes a file that you have written yourself",
+        );
+    }
 }
 
 /// Flaws that are listed; more are counted.

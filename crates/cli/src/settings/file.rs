@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{ErrorKind, Read};
+use std::io::{self, ErrorKind, Read};
 use std::path::Path;
 
 use agent::config::nearest;
@@ -34,24 +34,30 @@ pub(crate) struct FileValue {
 pub(crate) fn text(path: &Path) -> Result<Option<String>> {
     let shown = path.display();
     let unreadable = |why: String| Failure::usage(format!("cannot read `{shown}`: {why}"));
-    match fs::metadata(path) {
-        Ok(metadata) if metadata.is_file() => {}
-        Ok(_) => return Err(unreadable("it is not a file".to_owned())),
+    let bytes = match bytes(path, FILE_MAX_BYTES) {
+        Ok(bytes) => bytes,
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
             return Ok(None);
         }
         Err(error) => return Err(unreadable(error.to_string())),
-    }
-    let mut bytes = Vec::new();
-    let read = fs::File::open(path).and_then(|file| file.take(FILE_MAX_BYTES + 1).read_to_end(&mut bytes));
-    read.map_err(|error| unreadable(error.to_string()))?;
-    if bytes.len() as u64 > FILE_MAX_BYTES {
-        return Err(unreadable(format!("it is larger than {FILE_MAX_BYTES} bytes")));
-    }
+    };
     let text = String::from_utf8(bytes).map_err(|error| {
         unreadable(format!("it is not UTF-8 from byte {} on", error.utf8_error().valid_up_to()))
     })?;
     Ok(Some(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text)))
+}
+
+/// What is in a file of at most so many bytes. A device or a pipe, which may never end, is no file.
+pub(crate) fn bytes(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    if !fs::metadata(path)?.is_file() {
+        return Err(io::Error::other("it is not a file"));
+    }
+    let mut bytes = Vec::new();
+    fs::File::open(path)?.take(most + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > most {
+        return Err(io::Error::other(format!("it is larger than {most} bytes")));
+    }
+    Ok(bytes)
 }
 
 /// Parses the text of a file; errors and origins show the file as `shown`.

@@ -19,7 +19,7 @@ use tools::mcp::McpServerConfig;
 use crate::args::Global;
 use crate::errors::{Failure, Result};
 use file::FileValue;
-pub(crate) use file::text;
+pub(crate) use file::{bytes, text};
 use keys::{KEYS, Key, Kind};
 
 /// The file that is looked for in the current directory and above.

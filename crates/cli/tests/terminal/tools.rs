@@ -205,6 +205,25 @@ fn an_import_writes_all_its_files_or_none() {
     }
 }
 
+#[test]
+fn an_import_writes_no_file_that_is_too_large_to_be_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut schemas = serde_json::Map::new();
+    for level in 0..25 {
+        let next = json!({"$ref": format!("#/components/schemas/L{}", level + 1)});
+        let fields: serde_json::Map<_, _> =
+            "abcdefgh".chars().map(|name| (name.to_string(), next.clone())).collect();
+        schemas.insert(format!("L{level}"), json!({"type": "object", "properties": fields}));
+    }
+    let body = json!({"content": {"application/json": {"schema": {"$ref": "#/components/schemas/L0"}}}});
+    let document = json!({"openapi": "3.0.0", "servers": [{"url": "https://api.example"}], "components": {"schemas": schemas},
+        "paths": {"/a": {"post": {"operationId": "laugh", "requestBody": body}}, "/b": {"get": {"operationId": "small"}}}});
+    fs::write(dir.path().join("api.json"), document.to_string()).unwrap();
+    let ran = run(dir.path(), &["tools", "import", "api.json", "--only", "small,laugh", "--to", "tools"]);
+    assert!(ran.code == 1 && ran.err.contains("a tool file is read up to 262144"), "{}", ran.shown());
+    assert!(!dir.path().join("tools").exists());
+}
+
 /// A declaration of `wind` that is no tool file.
 fn wind_of_api(dir: &Path) -> String {
     let path = dir.join("wind.json");

@@ -29,9 +29,18 @@ fn an_agent_moves_to_another_server_and_continues() {
     drop(server);
 
     let fresh = tempfile::tempdir().unwrap();
-    let imported = run(fresh.path(), &["import", "agent", &file, "--as", "grace"]);
+    let imported = run(fresh.path(), &["import", "agent", &file, "--as", "grace", "--trusted"]);
     assert_eq!(imported.code, 0, "{}", imported.shown());
     assert!(imported.out.contains("imported agent `grace`: suspended, as before"), "{}", imported.shown());
+    assert!(imported.err.contains("guard `ask`, tools all"), "{}", imported.shown());
+    assert!(!imported.err.contains("counts as written by strangers"), "{}", imported.shown());
+    let strange = tempfile::tempdir().unwrap();
+    let unknown = run(strange.path(), &["import", "agent", &file]);
+    assert!(
+        unknown.code == 0 && unknown.err.contains("counts as written by strangers"),
+        "{}",
+        unknown.shown()
+    );
     assert_eq!(run(fresh.path(), &["verify"]).code, 0);
     let twice = run(fresh.path(), &["import", "agent", &file, "--json"]);
     assert_eq!((twice.code, &twice.error()["error"]["code"]), (2, &json!("bad_export")));

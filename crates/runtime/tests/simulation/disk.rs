@@ -155,7 +155,7 @@ impl Disk {
         }
         let ago = self.env.clock.now().as_millisecond() - changes.at.as_millisecond();
         let made = self.env.ms().saturating_sub(u64::try_from(ago).unwrap_or(0));
-        if let Err(why) = audit.committed(agent, node, changes, made) {
+        if let Err(why) = audit.committed(agent, node, epoch, changes, made) {
             self.env.violation(format!("P6: {agent} at {}: {why}", self.env.ms()));
         }
         let writer = *self.writers.lock().unwrap().entry((agent, epoch)).or_insert(node);

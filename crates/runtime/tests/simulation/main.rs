@@ -29,7 +29,7 @@ use crate::command_cost::Cost;
 use crate::world::{Sabotage, World};
 
 /// Number of worlds in `make test`.
-const SEEDS: u64 = 120;
+const SEEDS: u64 = 80;
 /// What must have happened in at least one of many worlds; otherwise the run proves too little.
 const MET: [&str; 33] = [
     "committed",
@@ -126,10 +126,15 @@ fn seeds() -> std::ops::Range<u64> {
 /// Further worlds that once broke a promise. Among them: an innocent suspect waited in every process until the guilty
 /// event had killed it again (3660); events that were due when the clock was set back waited for the next sweep (4740,
 /// 6400); so did those that were due when the store recovered (7770); an event that was sent before the clock was set
-/// back and written afterwards waited until the clock had caught up (4806).
+/// back and written afterwards waited until the clock had caught up (4806); an agent that began with a summary of its history was
+/// not shown as awake (547, 581, 1110); a request whose events were withdrawn was compared with the next one (1510).
 #[test]
 fn worlds_that_once_broke_a_promise_keep_all_promises() {
-    for seed in [1555, 1722, 1903, 3660, 4740, 4806, 5326, 5854, 5908, 6400, 6951, 7770, 8167, 8334, 9420] {
+    let seeds = [
+        547, 581, 1110, 1467, 1510, 1555, 1722, 1903, 3660, 4740, 4806, 5326, 5854, 5908, 6400, 6951, 7770,
+        8167, 8334, 9420,
+    ];
+    for seed in seeds {
         let result = run(seed, false, Sabotage::None);
         assert!(result.violations.is_empty(), "seed {seed}: {:#?}", result.violations);
     }

@@ -83,6 +83,8 @@ struct Account {
     refusals: u32,
     /// The last accepted commit: if its answer was lost, it is sent again.
     last: Option<u64>,
+    /// The epoch of that commit.
+    epoch: u64,
 }
 
 #[derive(Default)]
@@ -148,12 +150,14 @@ impl RequestAudit {
         &self,
         agent: AgentId,
         node: u64,
+        epoch: u64,
         changes: &Changes,
         made: u64,
     ) -> Result<(), String> {
         let mut books = self.0.lock().unwrap();
         let Books { accounts, in_row, .. } = &mut *books;
         let account = accounts.entry((agent, node)).or_default();
+        account.writes_in(epoch);
         account.committed(changes, made, in_row.entry(agent).or_default())
     }
 
@@ -193,8 +197,8 @@ impl Account {
             return Some(paid);
         }
         let pause = (limits::FAULT_PAUSE_MS << self.refusals.min(16)).min(limits::FAULT_PAUSE_MAX_MS);
-        let works = |refused: &Refused| refused.opening == Some(true) && self.refusals == 0;
-        if self.refused.as_ref().is_some_and(|refused| refused.at + pause <= now || works(refused)) {
+        let waited = |refused: &Refused| refused.at + pause <= now;
+        if self.was_queued() || self.refused.as_ref().is_some_and(waited) {
             return Some(Paid::Store);
         }
         if self.lost {
@@ -202,6 +206,11 @@ impl Account {
         }
         let more = self.shown.is_some_and(|(cycle, times)| cycle == shown.0 && times < shown.1);
         more.then_some(Paid::News)
+    }
+
+    /// Whether the store refused its opening, as it refused all, and has accepted it since: no failure of its own.
+    fn was_queued(&self) -> bool {
+        self.refusals == 0 && self.refused.is_some_and(|refused| refused.opening == Some(true))
     }
 
     /// How a request that failed `ago` milliseconds ago may be repeated within its activation.
@@ -224,20 +233,28 @@ impl Account {
     /// Uses up everything that paid.
     fn settle(&mut self, paid: Paid, now: u64) {
         let before = std::mem::take(self);
-        self.begun = Some(now);
+        (self.begun, self.epoch) = (Some(now), before.epoch);
         if matches!(paid, Paid::Step) {
             return;
         }
         (self.last, self.refusals) = (before.last, 0);
         // Each of these is a new activation.
         if matches!(paid, Paid::BackoffEnd | Paid::Store | Paid::Lost | Paid::Operator) {
-            self.refusals = if paid == Paid::Store { before.refusals + 1 } else { 0 };
+            self.refusals = if paid == Paid::Store && !before.was_queued() { before.refusals + 1 } else { 0 };
             return;
         }
         self.attempts = if paid == Paid::Retry { before.attempts + 1 } else { 0 };
         self.cuts = before.cuts + u32::from(paid == Paid::Shorter);
         self.rebuilt = before.rebuilt + u32::from(paid == Paid::Rebuilt);
         self.fallbacks = before.fallbacks + u32::from(paid == Paid::Fallback);
+    }
+
+    /// A new epoch is a new activation. Its first request may begin before its first commit, and then it seemed to be paid for by
+    /// the end of an activation before it that never knew that it had lost its lease.
+    fn writes_in(&mut self, epoch: u64) {
+        if std::mem::replace(&mut self.epoch, epoch) != epoch {
+            (self.attempts, self.cuts, self.rebuilt, self.fallbacks) = (0, 0, 0, 0);
+        }
     }
 
     fn committed(&mut self, changes: &Changes, made: u64, in_row: &mut u32) -> Result<(), String> {

@@ -44,7 +44,7 @@ async fn clear_of(app: &AppState, agent: AgentId, name: &str) -> Result<GuardCle
             let what = format!("`{name}` runs a cycle now, whose model has read what would be left out");
             return Err(Problem::new(Code::CycleOpen, what).hint("wait for its end, or cancel it"));
         }
-        let Clearing { changes, entries, goals, plans, memories } = guard::clear(&activation, now);
+        let Clearing { changes, entries, goals, plans, memories, summary } = guard::clear(&activation, now);
         let Changes { cycle, step, kind, .. } = changes;
         let lease = Lease { agent, epoch: activation.life.epoch };
         // Otherwise the agent woke up meanwhile.
@@ -52,7 +52,7 @@ async fn clear_of(app: &AppState, agent: AgentId, name: &str) -> Result<GuardCle
             tracing::warn!(agent = name, entries, "the guard of an agent was cleared");
             let update = Update::Commit { agent, n, cycle, step, kind };
             app.node.live().bus().publish(&[Topic::Agent(agent)], Arc::new(update));
-            return Ok(GuardClearedJson { entries: entries as u64, goals, plans, memories });
+            return Ok(GuardClearedJson { entries: entries as u64, goals, plans, memories, summary });
         }
     }
     let what = format!("`{name}` kept waking up");

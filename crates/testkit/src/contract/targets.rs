@@ -161,7 +161,7 @@ pub async fn a_target_is_told_which_call_waits_for_a_person(b: Backend) {
         let data = &body["data"];
         assert_eq!((&body["type"], &data["call"]), (&"approval.wanted".into(), &call.0.clone().into()));
         assert_eq!((&data["agent_handle"], &data["space_handle"]), (&"ada".into(), &"family".into()));
-        assert!(data.get("arguments").is_none() && data["hash"].is_string(), "{data}");
+        assert!(data.get("arguments").is_none() && data.get("hash").is_none(), "{data}");
     }
 }
 

@@ -8,6 +8,7 @@ use ipnet::IpNet;
 use reqwest::Url;
 
 use super::address::{Reach, reach};
+use super::machine;
 
 /// Targets inside that a request may reach. The public internet needs no entry.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -37,6 +38,7 @@ impl AllowList {
     /// `Ok` if a request for this host and port may go to this address, else what the address is.
     pub(super) fn check(&self, host: &str, port: u16, address: IpAddr) -> Result<(), &'static str> {
         let (kind, by_name) = match reach(address) {
+            Reach::Public if machine::has(address) => (machine::NAMED, true),
             Reach::Public => return Ok(()),
             Reach::Private(kind) => (kind, true),
             Reach::Special(kind) => (kind, false),

@@ -11,6 +11,7 @@
 mod address;
 mod allow;
 mod failure;
+mod machine;
 mod own;
 mod request;
 mod resolver;

@@ -1,6 +1,6 @@
 //! Where the server itself answers. What an agent asks for does not go to its API: by a link, or with a key that it has learned, an
 //! agent could answer as if it were a person. What targets are told does not go there either: a link would reach an agent, and
-//! an event could cause itself again. Pure; must not know who asks.
+//! an event could cause itself again. Must not know who asks.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -9,6 +9,7 @@ use reqwest::Url;
 
 use super::address::{Reach, reach};
 use super::allow::plain;
+use super::machine;
 
 /// The first part of every path of the API.
 const API: &str = "v1";
@@ -50,7 +51,8 @@ impl OwnAddress {
 
     pub(super) fn is_at(&self, address: IpAddr, port: u16) -> bool {
         let (address, listen) = (address.to_canonical(), self.listen.ip().to_canonical());
-        let anywhere = listen.is_unspecified() && reach(address) != Reach::Public;
+        let is_inside = reach(address) != Reach::Public || machine::has(address);
+        let anywhere = listen.is_unspecified() && is_inside;
         port == self.listen.port() && (address == listen || address.is_unspecified() || anywhere)
     }
 }

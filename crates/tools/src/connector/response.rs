@@ -13,6 +13,9 @@ use super::failure::{ConnectError, ExchangePhase};
 use super::request::{TrafficLimits, shown};
 use super::unpack::Unpacker;
 
+/// What compressed bytes may be more than what they become: heads, and blocks that could not be made smaller.
+const PACKED_MORE_BYTES: usize = 64 * 1024;
+
 /// An answer whose head has come. Its `Debug` form shows no header values and no query: they may repeat secrets.
 pub struct Incoming {
     /// The status code.
@@ -69,6 +72,8 @@ pub struct IncomingBody {
     deadline: Instant,
     /// Of a compressed body, what unpacks it. Its bytes are counted unpacked.
     unpacker: Option<Unpacker>,
+    /// Its bytes as they came: what becomes nothing could come for ever.
+    packed: usize,
     /// Whether its first piece has come.
     has_begun: bool,
 }
@@ -97,6 +102,12 @@ impl IncomingBody {
             }
             if self.is_cut {
                 return Ok(None);
+            }
+            if self.packed > self.left.saturating_add(self.left / 64 + PACKED_MORE_BYTES) {
+                return Err(ConnectError::Broken(format!(
+                    "the answer of `{}` is compressed and has more bytes than it may have unpacked",
+                    self.host
+                )));
             }
         }
     }
@@ -137,6 +148,7 @@ impl IncomingBody {
         })?;
         let Some(mut chunk) = chunk else { return Ok(None) };
         if self.unpacker.is_some() {
+            self.packed = self.packed.saturating_add(chunk.len());
             return Ok(Some(chunk));
         }
         if chunk.len() > self.left {
@@ -206,8 +218,9 @@ pub(super) fn accept(
     let status = response.status().as_u16();
     let url = response.url().clone();
     let (idle, total, left) = (limits.idle, limits.total, limits.body_bytes);
-    let (is_cut, has_begun) = (false, false);
-    let body = IncomingBody { response, host, left, is_cut, idle, total, deadline, unpacker, has_begun };
+    let (is_cut, has_begun, packed) = (false, false, 0);
+    let body =
+        IncomingBody { response, host, left, is_cut, idle, total, deadline, unpacker, packed, has_begun };
     Ok(Incoming { status, headers, url, before: Before::default(), body })
 }
 

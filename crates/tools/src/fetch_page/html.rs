@@ -24,8 +24,8 @@ pub(super) struct PageText {
 
 /// Reads a page that came from this address. Menus are left out, unless the page has nothing else.
 pub(super) fn read(html: &str, url: &Url) -> PageText {
-    let page = PageReader::new(url, false).read(html);
-    if page.text.is_empty() { PageReader::new(url, true).read(html) } else { page }
+    let page = PageReader::new(url, false, html.len()).read(html);
+    if page.text.is_empty() { PageReader::new(url, true, html.len()).read(html) } else { page }
 }
 
 struct PageReader {
@@ -53,10 +53,11 @@ struct TableRow {
 }
 
 impl PageReader {
-    fn new(url: &Url, with_menus: bool) -> Self {
+    fn new(url: &Url, with_menus: bool, bytes: usize) -> Self {
+        let grown = (bytes * limits::PAGE_TEXT_GROWTH_MAX).max(limits::PAGE_TEXT_MIN_BYTES);
         Self {
             with_menus,
-            lines: TextLines::new(limits::PAGE_TEXT_MAX_BYTES),
+            lines: TextLines::new(grown.min(limits::PAGE_TEXT_MAX_BYTES)),
             title: None,
             is_in_title: false,
             base: Some(url.clone()).filter(is_short),
@@ -339,9 +340,34 @@ fn is_left_out(tag: &StartTag<()>, with_menus: bool) -> bool {
     }
 }
 
+/// Whether a browser shows nothing of it. Pages let appear later what is transparent or small at first: that is read.
 fn is_hidden(tag: &StartTag<()>) -> bool {
-    let style = || attribute(tag, "style").unwrap_or_default().replace(' ', "").to_ascii_lowercase();
-    attribute(tag, "hidden").is_some() || style().contains("display:none")
+    let has = |name| attribute(tag, name).is_some();
+    let by_name = match tag.name.as_slice() {
+        b"datalist" => true,
+        b"dialog" => !has("open"),
+        _ => false,
+    };
+    by_name || has("hidden") || has("popover") || attribute(tag, "style").is_some_and(|style| hides(&style))
+}
+
+fn hides(style: &str) -> bool {
+    let mut declared = String::new();
+    let mut rest = style;
+    while let Some((before, comment)) = rest.split_once("/*") {
+        declared.push_str(before);
+        rest = comment.split_once("*/").map_or("", |(_, after)| after);
+    }
+    declared.push_str(rest);
+    declared.retain(|c| !c.is_whitespace());
+    declared.make_ascii_lowercase();
+    declared.split(';').any(|one| {
+        let one = one.strip_suffix("!important").unwrap_or(one);
+        matches!(
+            one,
+            "display:none" | "visibility:hidden" | "visibility:collapse" | "content-visibility:hidden"
+        )
+    })
 }
 
 fn attribute(tag: &StartTag<()>, name: &str) -> Option<String> {
@@ -414,6 +440,22 @@ mod tests {
     fn what_nobody_sees_is_left_out() {
         check("a<script>if (1<2) '<p>x'</script><style>x</style><template>x</template><!-- x -->b", "ab");
         check("a<div hidden>x<div>y</div>z</div><span style='display : none'>x</span>b", "ab");
+        for style in [
+            "display:\tnone",
+            "DISPLAY:\nnone",
+            "color:red;display:/**/none/* ; */",
+            "display:none !important",
+            "visibility: hidden",
+            "content-visibility:hidden",
+        ] {
+            check(&format!("a<span style='{style}'>x</span>b"), "ab");
+        }
+        for style in
+            ["opacity:0", "display:inline/* display:none */", "x-display:none", "--a:visibility:hidden"]
+        {
+            check(&format!("a<span style='{style}'>x</span>b"), "axb");
+        }
+        check("a<dialog>x</dialog><datalist><option>x</datalist><span popover>x</span>b", "ab");
         check("<title>t</title><svg><title>x</title></svg><svg/><select><option>x</select>b", "b");
         check("<nav><a href=x>x</a></nav><p>a", "a");
         // A page of nothing but a menu.
@@ -476,6 +518,8 @@ mod tests {
         let page = read(&"<a href=x>y".repeat(100_000), &far.parse().unwrap());
         assert!(!page.is_cut && page.text.len() < 4_000_000, "{}", page.text.len());
         let page = read(&"<a href=?>y".repeat(100_000), &far.parse().unwrap());
-        assert!(page.is_cut && page.text.len() <= limits::PAGE_TEXT_MAX_BYTES, "{}", page.text.len());
+        assert!(page.is_cut && page.text.len() <= 100_000 * 11 * limits::PAGE_TEXT_GROWTH_MAX);
+        let small = read(&"<a href=?>y".repeat(10), &far.parse().unwrap());
+        assert!(!small.is_cut && small.text.len() > 40_000, "{}", small.text.len());
     }
 }

@@ -10,7 +10,7 @@ use jiff::fmt::rfc2822;
 use serde_json::Value;
 
 use crate::connector::{Before, CollectedBody, ConnectError, Incoming};
-use crate::json;
+use crate::json::{self, Scan};
 use crate::secret::Mask;
 
 /// Characters of a media type; an error shows it.
@@ -147,6 +147,9 @@ pub(super) fn succeeded(
     if body.is_cut {
         return Err(promised(format!("it is longer than {} bytes", body.bytes.len())));
     }
+    if Scan::of(&body.bytes).has_too_many_values() {
+        return Err(promised(format!("it has more than {} values", limits::JSON_VALUES_MAX)));
+    }
     let json: Value = json::read(&String::from_utf8_lossy(without_mark(&body.bytes))).map_err(|error| {
         let kind = if head.kind.is_empty() { "no type" } else { &head.kind };
         promised(format!("wanted JSON, got {kind} ({error})"))
@@ -206,6 +209,28 @@ mod tests {
         let office = "application/vnd.openxmlformats-officedocument.wordprocessingml.document";
         for kind in [office, "image/png", "application/pdf", ""] {
             assert!(!is_text(kind), "{kind}");
+        }
+    }
+
+    #[test]
+    fn of_an_answer_with_too_many_values_no_part_is_looked_up() {
+        let head = AnswerHead {
+            status: 200,
+            kind: "application/json".into(),
+            retry_after: None,
+            before: Before::Nothing,
+        };
+        for (values, is_read) in [(1_000, true), (limits::JSON_VALUES_MAX + 1, false)] {
+            for value in ["0,", "[],", "{\"a\":0},"] {
+                let bytes = format!("{{\"x\":1,\"y\":[{}0]}}", value.repeat(values)).into_bytes();
+                let body = CollectedBody { bytes: bytes.into(), is_cut: false };
+                match succeeded(&head, &body, Some("/x"), &Mask::default()) {
+                    Ok(outcome) => assert!(is_read && outcome.text == "1", "{value}"),
+                    Err(error) => {
+                        assert!(!is_read && error.model.contains("more than 500000 values"), "{value}")
+                    }
+                }
+            }
         }
     }
 

@@ -90,7 +90,8 @@ impl Connection {
         };
         let (server, config) = (opening.server, opening.config);
         let values = if config.url.is_some() { &config.headers } else { &config.env };
-        let (values, mask) = values::open(values, opening.secrets).await.map_err(failed)?;
+        let (values, mask) =
+            values::open(values, config.url.as_deref(), opening.secrets).await.map_err(failed)?;
         let (mask, gate) = (Arc::new(mask), Gate::new(server));
         let (service, process) = match (&config.command, &config.url) {
             (Some(_), _) => {

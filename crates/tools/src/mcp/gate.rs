@@ -248,21 +248,6 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Gated<T> {
     }
 }
 
-/// Whether a message has so many values that reading it would take much more memory than itself.
-pub(super) fn has_too_many_values(message: &[u8]) -> bool {
-    let (mut count, mut in_text, mut is_escaped) = (0, false, false);
-    for byte in message {
-        match byte {
-            _ if is_escaped => is_escaped = false,
-            b'\\' if in_text => is_escaped = true,
-            b'"' => in_text = !in_text,
-            b',' | b'[' | b'{' if !in_text => count += 1,
-            _ => {}
-        }
-    }
-    count > limits::MCP_MESSAGE_VALUES_MAX
-}
-
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -270,13 +255,6 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn values_are_counted_and_texts_are_not() {
-        assert!(!has_too_many_values(&[b"\"".as_slice(), &[b','; 600_000], b"\""].concat()));
-        assert!(!has_too_many_values(&[b"\"\\\"".as_slice(), &[b'['; 600_000], b"\""].concat()));
-        assert!(has_too_many_values(&[b'['; 600_000]));
-    }
 
     #[tokio::test(start_paused = true)]
     async fn noise_within_a_span_ends_the_connection_and_an_answer_forgives_it() {

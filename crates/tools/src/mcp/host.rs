@@ -20,6 +20,8 @@ pub struct McpHost {
     holder: Holder,
     /// What a process must not see.
     hidden: Vec<PathBuf>,
+    /// What a process must not change, whatever its settings name.
+    kept: Vec<PathBuf>,
     /// The folder of their homes.
     homes: PathBuf,
     wall: OnceCell<Option<Wall>>,
@@ -28,7 +30,23 @@ pub struct McpHost {
 impl McpHost {
     /// Servers whose homes are in the folder `homes`, and whose processes must not see the paths `hidden`.
     pub fn new(holder: Holder, homes: PathBuf, hidden: Vec<PathBuf>) -> Self {
-        Self { holder, hidden, homes, wall: OnceCell::new() }
+        Self { holder, hidden, kept: Vec::new(), homes, wall: OnceCell::new() }
+    }
+
+    /// The same with paths that no process may change, since this server reads them.
+    #[must_use]
+    pub fn keeping(self, paths: impl IntoIterator<Item = PathBuf>) -> Self {
+        let kept = paths.into_iter().map(|path| std::path::absolute(&path).unwrap_or(path)).collect();
+        Self { kept, ..self }
+    }
+
+    fn policy<'a>(&'a self, home: Option<&'a Path>, writable: &'a [PathBuf]) -> WallPolicy<'a> {
+        WallPolicy { home, writable, kept: &self.kept, hidden: &self.hidden }
+    }
+
+    /// What this server reads, and a process that may write there could make.
+    pub(super) async fn makeable(&self, writable: &[PathBuf]) -> Option<PathBuf> {
+        self.wall().await.and_then(|_| self.policy(None, writable).makeable())
     }
 
     /// The wall, if this machine has one.
@@ -44,9 +62,7 @@ impl McpHost {
         writable: &[PathBuf],
     ) -> io::Result<HeldCommand> {
         let mut held = match self.wall().await {
-            Some(wall) => {
-                wall.command(&WallPolicy { home: Some(home), writable, hidden: &self.hidden }, command)?
-            }
+            Some(wall) => wall.command(&self.policy(Some(home), writable), command)?,
             None => {
                 let (name, arguments) = command.split_first().ok_or(io::ErrorKind::InvalidInput)?;
                 let mut held = self.holder.command(name)?;

@@ -14,9 +14,9 @@ use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncWrite, AsyncWriteExt as _,
 use tokio::sync::Mutex;
 use tokio::time::timeout;
 
-use super::gate::{Gate, has_too_many_values};
+use super::gate::Gate;
 use super::reading::{is_message, messages, nonsense};
-use crate::json;
+use crate::json::{self, Scan};
 use crate::secret::Mask;
 
 const READ_BYTES: usize = 64 * 1024;
@@ -31,11 +31,35 @@ pub(super) struct Lines<R, W> {
     /// A whole line from which secrets are being removed; it stays here, too.
     hiding: Option<BoxFuture<'static, String>>,
     /// The lines of a message that is not whole yet.
-    begun: String,
+    begun: Begun,
     /// Messages that were read and not given out yet.
     heard: VecDeque<ServerJsonRpcMessage>,
     mask: Arc<Mask>,
     gate: Arc<Gate>,
+}
+
+/// The beginning of a message over several lines.
+#[derive(Default)]
+struct Begun {
+    text: String,
+    scan: Scan,
+    /// How long it was when it was read last.
+    read: usize,
+}
+
+impl Begun {
+    /// Adds a line. Whether it is worth reading all of it again: for each line, that would take for ever.
+    fn add(&mut self, line: &str) -> bool {
+        for part in [line, "\n"] {
+            self.text.push_str(part);
+            self.scan.over(part.as_bytes());
+        }
+        let worth = self.scan.is_even() || self.text.len() >= 2 * self.read;
+        if worth {
+            self.read = self.text.len();
+        }
+        worth
+    }
 }
 
 impl<R: AsyncRead + Unpin, W> Lines<R, W> {
@@ -47,7 +71,7 @@ impl<R: AsyncRead + Unpin, W> Lines<R, W> {
             output,
             line: Vec::new(),
             hiding: None,
-            begun: String::new(),
+            begun: Begun::default(),
             heard: VecDeque::new(),
             mask,
             gate,
@@ -82,7 +106,7 @@ impl<R: AsyncRead + Unpin, W> Lines<R, W> {
     /// Nothing reads the line before its secrets are hidden.
     fn hide(&mut self) {
         let line = std::mem::take(&mut self.line);
-        if self.is_too_much(&line) {
+        if self.is_too_much(Scan::of(&line)) {
             return;
         }
         let (mask, text) = (Arc::clone(&self.mask), String::from_utf8_lossy(&line).into_owned());
@@ -98,11 +122,12 @@ impl<R: AsyncRead + Unpin, W> Lines<R, W> {
                 self.heard.extend(messages(value, &self.gate));
             }
             Err(error)
-                if !self.begun.is_empty() || error.is_eof() && text.trim_start().starts_with(['{', '[']) =>
+                if !self.begun.text.is_empty()
+                    || error.is_eof() && text.trim_start().starts_with(['{', '[']) =>
             {
                 self.go_on(text);
             }
-            Ok(_) if !self.begun.is_empty() => self.go_on(text),
+            Ok(_) if !self.begun.text.is_empty() => self.go_on(text),
             // Many servers print to their standard output; only a flood of it is an error.
             Ok(_) => self.gate.count(1, 0),
             Err(_) => self.nonsense(text),
@@ -111,29 +136,31 @@ impl<R: AsyncRead + Unpin, W> Lines<R, W> {
 
     /// Adds a line to the message that has begun.
     fn go_on(&mut self, text: &str) {
-        self.begun.push_str(text);
-        self.begun.push('\n');
-        if self.begun.len() > limits::MCP_MESSAGE_MAX_BYTES {
+        let worth_reading = self.begun.add(text);
+        if self.begun.text.len() > limits::MCP_MESSAGE_MAX_BYTES {
             return self.give_up();
         }
-        // Reading all of it again for each line would take for ever; whoever writes many lines ends with a bracket alone.
-        if self.begun.len() > READ_BYTES && !text.starts_with(['}', ']']) {
+        if self.is_too_much(self.begun.scan) {
+            self.begun = Begun::default();
             return;
         }
-        match json::read(self.begun.trim()) {
-            Ok(value) if is_message(&value) && !self.is_too_much(self.begun.as_bytes()) => {
-                self.begun.clear();
+        if !worth_reading {
+            return;
+        }
+        match json::read(self.begun.text.trim()) {
+            Ok(value) if is_message(&value) => {
+                self.begun = Begun::default();
                 self.heard.extend(messages(value, &self.gate));
             }
-            Err(error) if error.is_eof() => {}
+            Err(error) if error.is_eof() && !self.begun.scan.is_even() => {}
             _ => self.give_up(),
         }
     }
 
     /// What has begun is no message.
     fn give_up(&mut self) {
-        if !self.begun.is_empty() {
-            let text = std::mem::take(&mut self.begun);
+        let Begun { text, .. } = std::mem::take(&mut self.begun);
+        if !text.is_empty() {
             self.nonsense(&text);
         }
     }
@@ -143,10 +170,10 @@ impl<R: AsyncRead + Unpin, W> Lines<R, W> {
         self.heard.extend(nonsense(text, &self.gate));
     }
 
-    fn is_too_much(&self, message: &[u8]) -> bool {
-        let is_too_much = has_too_many_values(message);
+    fn is_too_much(&self, message: Scan) -> bool {
+        let is_too_much = message.has_too_many_values();
         if is_too_much {
-            let max = limits::MCP_MESSAGE_VALUES_MAX;
+            let max = limits::JSON_VALUES_MAX;
             self.gate.end(format!("it sent a message of more than {max} values"));
         }
         is_too_much
@@ -254,6 +281,33 @@ mod tests {
         assert_eq!(ids, ["1", "2", "3", "4", "5"], "{found:#?}");
         assert!(found[0].contains("\u{fffd}") && found[1].contains("a\\nb"), "{found:#?}");
         assert_eq!(end, None);
+    }
+
+    #[tokio::test]
+    async fn a_message_over_many_lines_is_read_a_few_times_and_not_once_for_each() {
+        let whole = "{\"jsonrpc\":\"2.0\",\"id\":9,\"result\":{}}\n";
+        for (first, line) in [
+            ("{\"x\":[[", "],[0\n"),
+            ("[", "1,\n"),
+            ("{\"x\":[", "{\n},\n"),
+            ("{\"x\":\"", "}\n"),
+            ("[[", "]\n,[\n"),
+            ("{", "\n"),
+        ] {
+            let sent = format!("{first}\n{}{whole}", line.repeat(30_000 / line.len()));
+            let before = json::READ_BYTES.get();
+            let (found, end) = received(sent.as_bytes()).await;
+            let read = json::READ_BYTES.get() - before;
+            assert!(read <= 8 * sent.len(), "{first}{line}: {read} bytes were read of {}", sent.len());
+            assert_eq!((found.len(), end), (1, None), "{first}{line}");
+        }
+        let row = format!("{}\n", "0,".repeat(1_000));
+        let rows = format!("{}0]", row.repeat(100));
+        let (found, end) =
+            received(format!("{{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":[\n{rows}}}\n").as_bytes()).await;
+        assert_eq!((found.len(), end), (1, None));
+        let (found, end) = received(format!("[\n{}", row.repeat(600)).as_bytes()).await;
+        assert!(found.is_empty() && end.unwrap().contains("more than 500000 values"));
     }
 
     #[tokio::test]

@@ -335,6 +335,14 @@ impl Parts {
             );
             return Err(Failure::not_sent(why));
         }
+        if let Some(path) = self.host.makeable(&self.config.write).await {
+            let (name, path) = (&self.name, path.display());
+            let why = format!(
+                "the MCP server `{name}` did not start: what it may write contains `{path}`, which viv reads, and which is not \
+                 there yet or is a link\nhint: make it first, or let `write` name a folder beside it"
+            );
+            return Err(Failure::not_sent(why));
+        }
         let home = self.config.command.as_ref().map(|_| self.home()).transpose()?;
         let opening = Opening {
             server: &self.name,

@@ -22,11 +22,11 @@ use rmcp::transport::streamable_http_client::{
 use sse_stream::{Error as SseError, Sse, SseStream};
 
 use super::failure::Known;
-use super::gate::{Gate, has_too_many_values};
+use super::gate::Gate;
 use super::reading::{messages, nonsense};
 use super::values::OpenedValue;
 use crate::connector::{AllowList, ConnectError, Connector, Incoming, IncomingBody, Outgoing, TrafficLimits};
-use crate::json;
+use crate::json::{self, Scan};
 use crate::secret::Mask;
 
 const SESSION: &str = "mcp-session-id";
@@ -194,8 +194,8 @@ async fn checked(event: Result<Sse, SseError>, mask: &Mask, gate: &Gate) -> Vec<
     event.retry = event.retry.map(|ms| ms.clamp(limits::MCP_RETRY_MIN_MS, limits::MCP_PAUSE_MAX_MS));
     event.id = event.id.filter(|id| id.len() <= EVENT_ID_MAX_BYTES);
     let Some(data) = event.data.take() else { return vec![Ok(event)] };
-    if has_too_many_values(data.as_bytes()) {
-        let text = format!("a message has more than {} values", limits::MCP_MESSAGE_VALUES_MAX);
+    if Scan::of(data.as_bytes()).has_too_many_values() {
+        let text = format!("a message has more than {} values", limits::JSON_VALUES_MAX);
         return vec![Err(SseError::Body(Box::new(WebFailure { text, known: Known::Lost })))];
     }
     let data = mask.hide_apart(data).await;
@@ -245,7 +245,7 @@ impl StreamableHttpClient for WebClient {
             200..300 if kind == "application/json" => {
                 let body = answer.body.at_most(limits::MCP_MESSAGE_MAX_BYTES).collect().await;
                 let body = body.map_err(|error| self.failed(&error))?;
-                if body.is_cut || has_too_many_values(&body.bytes) {
+                if body.is_cut || Scan::of(&body.bytes).has_too_many_values() {
                     return Err(self.unusable("the answer is too large"));
                 }
                 let text = self.mask.hide_apart(String::from_utf8_lossy(&body.bytes).into_owned()).await;

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use agent::call::Effect;
 use agent::limits;
+use reqwest::Url;
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 
@@ -12,7 +13,7 @@ use super::schema::{Copier, beginning, followed};
 use super::{body, parameter};
 use crate::declare::{self, Declaration, HttpDeclaration};
 
-/// Longest name of a tool.
+/// Longest name of a tool or a secret.
 const NAME_MAX: usize = 64;
 
 /// An operation where it stands in the document.
@@ -149,9 +150,10 @@ impl<'a> Operation<'a> {
             }
         }
         left_out.extend(body::write(document, self.operation, arguments, &mut http)?);
-        self.security(document, &mut http)?;
+        let server = self.server(document, server)?;
+        self.security(document, &server, &mut http)?;
         http.headers.entry("accept".to_owned()).or_insert_with(|| "application/json".to_owned());
-        http.url = format!("{}{path}", self.server(document, server)?);
+        http.url = format!("{server}{path}");
         Ok(http)
     }
 
@@ -171,14 +173,21 @@ impl<'a> Operation<'a> {
         found
     }
 
-    /// The first way of proving who asks: its secrets are named after the schemes.
-    fn security(&self, document: &Value, http: &mut HttpDeclaration) -> Result<(), String> {
+    /// The first way of proving who asks: its secrets are named after the server and the schemes.
+    fn security(&self, document: &Value, server: &str, http: &mut HttpDeclaration) -> Result<(), String> {
         let own = self.operation.get("security").unwrap_or(&document["security"]);
+        let schemes = &document["components"]["securitySchemes"];
         for name in own[0].as_object().into_iter().flat_map(Map::keys) {
-            let scheme = followed(document, &document["components"]["securitySchemes"][name]);
-            let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
-            let secret =
-                format!("{{{{ secret(\"{}\") }}}}", name.chars().map(plain).take(64).collect::<String>());
+            let scheme = followed(document, &schemes[name]);
+            let secret = secret_name(server, name)?;
+            let mut others =
+                schemes.as_object().into_iter().flat_map(Map::keys).filter(|other| *other != name);
+            if let Some(other) = others.find(|other| secret_name(server, other).as_ref() == Ok(&secret)) {
+                return Err(format!(
+                    "its security `{name}` and `{other}` would both use the secret `{secret}`"
+                ));
+            }
+            let secret = format!("{{{{ secret(\"{secret}\") }}}}");
             let kind = scheme["type"].as_str().unwrap_or_default();
             let place =
                 (scheme["in"].as_str().unwrap_or_default(), scheme["name"].as_str().unwrap_or_default());
@@ -226,4 +235,33 @@ impl<'a> Operation<'a> {
         }
         Ok(url.trim_end_matches('/').to_owned())
     }
+}
+
+/// A secret's name begins with its server, so that a document asks for no secret of another one: no two servers have the same beginning,
+/// and what follows its last dot is the document's word for it.
+fn secret_name(server: &str, scheme: &str) -> Result<String, String> {
+    let url = Url::parse(server).map_err(|error| format!("`{server}` is no URL: {error}"))?;
+    // A secret for an encrypted connection is not one for a plain one.
+    let port = url.port().or((url.scheme() != "https").then_some(80));
+    let port = port.map(|port| format!(".{port}")).unwrap_or_default();
+    // Hosts have no capital letters, and no number as their last part unless they are addresses.
+    let host = url.host_str().unwrap_or_default();
+    let host = match host.strip_prefix('[').and_then(|address| address.strip_suffix(']')) {
+        Some(address) => format!("IP6.{}", address.replace(':', "-")),
+        None => host.to_owned(),
+    };
+    if let Some(odd) = host.chars().find(|&c| !c.is_ascii_alphanumeric() && !matches!(c, '.' | '-' | '_')) {
+        return Err(format!(
+            "it wants a secret, whose name cannot begin with `{host}`, because of its `{odd}`"
+        ));
+    }
+    let server = format!("{host}{port}");
+    let plain = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c.to_ascii_lowercase() } else { '_' };
+    let room = NAME_MAX.checked_sub(server.len() + 1).filter(|room| *room > 0);
+    let room = room.ok_or_else(|| {
+        format!(
+            "it wants a secret, whose name would begin with `{server}`, longer than {NAME_MAX} characters"
+        )
+    })?;
+    Ok(format!("{server}.{}", scheme.chars().map(plain).take(room).collect::<String>()))
 }

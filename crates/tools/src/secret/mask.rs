@@ -117,7 +117,7 @@ impl<'a> Walk<'a> {
             starts[usize::from(byte.to_ascii_uppercase())] |= form.any_case;
         }
         // With these an encoded character begins, and any other letter may be one of the secret in another case.
-        for byte in [b'%', b'&', b'\\'].into_iter().chain(0xC0..=0xFF) {
+        for byte in [b'%', b'&', b'\\', b'='].into_iter().chain(0xC0..=0xFF) {
             starts[usize::from(byte)] = true;
         }
         Self { forms, starts, ahead: vec![Vec::new(); RING], waiting: 0, found: Vec::new() }
@@ -257,8 +257,9 @@ fn folded(character: char) -> impl Iterator<Item = char> {
 
 /// The forms in which a secret can appear: itself, hexadecimal, and Base64 behind any bytes.
 fn forms(name: &str, secret: &str) -> Vec<Form> {
-    let hex: String = secret.bytes().map(|byte| format!("{byte:02x}")).collect();
-    let mut forms = vec![Form::of(name, secret, true), Form::of(name, &hex, true)];
+    let hex: Vec<String> = secret.bytes().map(|byte| format!("{byte:02x}")).collect();
+    let mut forms = vec![Form::of(name, secret, true)];
+    forms.extend(["", " ", ":", "-"].map(|between| Form::of(name, &hex.join(between), true)));
     for before in 0..3 {
         let of_alphabet = |alphabet| base64(secret, alphabet, before);
         let (standard, for_urls) = (of_alphabet(&alphabet::STANDARD), of_alphabet(&alphabet::URL_SAFE));
@@ -296,7 +297,14 @@ mod tests {
             value.replace('/', "%2f").replace('"', "&quot;"),
             value.replace('ä', "\\u00E4").replace('/', "\\/"),
             value.bytes().map(|byte| format!("{byte:02X}")).collect(),
+            value.bytes().map(|byte| format!("\\x{byte:02x}")).collect(),
+            value.bytes().map(|byte| format!("={byte:02X}")).collect(),
+            value.replace('ä', "\\xc3\\xa4").replace('y', "\\x79"),
         ];
+        for between in [" ", ":", "-", ":\n    "] {
+            let hex: Vec<String> = value.bytes().map(|byte| format!("{byte:02X}")).collect();
+            echoes.push(hex.join(between));
+        }
         for user in ["", "u:", "me:", "user:", "longer-user:"] {
             for after in ["", "!", "12", "123"] {
                 echoes.push(STANDARD.encode(format!("{user}{value}{after}")));
@@ -330,8 +338,32 @@ mod tests {
         let mask = Mask::of([("key", &SecretValue::new(value))].into_iter());
         let mut echoes = vec![value.to_uppercase(), value.to_lowercase(), "cÄN/ARY-k1 ?Y0815".to_owned()];
         for broken in [
-            "\n", "\r\n", "\r", "\r\n ", "\n\t", "=\r\n", "\\n", "\\r\\n", "%0D%0A", "%0a", "<br>", "<BR/>",
-            "&#10;", "\n\n",
+            "\n",
+            "\r\n",
+            "\r",
+            "\r\n ",
+            "\n\t",
+            "=\r\n",
+            "\\n",
+            "\\r\\n",
+            "%0D%0A",
+            "%0a",
+            "<br>",
+            "<BR/>",
+            "&#10;",
+            "\n\n",
+            "\t",
+            "\\t",
+            "%09",
+            "\u{2028}",
+            "\\u2028",
+            "\u{85}",
+            "<wbr>",
+            "<WBR/>",
+            "&shy;",
+            "\u{200b}",
+            "&ZeroWidthSpace;",
+            "&#8203;",
         ] {
             for at in [1, 6, 9] {
                 let at = value.char_indices().nth(at).unwrap().0;
@@ -396,6 +428,14 @@ mod tests {
             "&#xa;",
             "<br>",
             "<BR />",
+            "<wbr>",
+            "&shy;",
+            "\t",
+            "\u{200b}",
+            "\\x0a",
+            "=0a",
+            "=c3",
+            "6e:",
             "\n",
             "\r\n",
             "=\n",
@@ -449,7 +489,7 @@ mod tests {
             let mask = Mask::of([("key", &SecretValue::new(secret))].into_iter());
             // As many as all forms have characters, and then a few readings of a place.
             let states: usize = mask.forms.iter().map(|form| form.characters.len()).sum();
-            for text in hostile(secret, 6_000) {
+            for text in hostile(secret, 3_000) {
                 let (steps, shape) = (steps(&mask, &text), text.chars().take(40).collect::<String>());
                 let most = text.len() * (states + 300);
                 assert!(steps <= most, "{secret} in {shape:?}: {steps} steps, wanted at most {most}");

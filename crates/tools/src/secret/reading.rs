@@ -12,8 +12,17 @@ const INDENT_WITHIN: usize = 8;
 const DIGITS_MAX: usize = 7;
 
 /// Characters that HTML writes by name.
-const NAMED: [(&str, char); 6] =
-    [("amp;", '&'), ("lt;", '<'), ("gt;", '>'), ("quot;", '"'), ("apos;", '\''), ("newline;", '\n')];
+const NAMED: [(&str, char); 9] = [
+    ("amp;", '&'),
+    ("lt;", '<'),
+    ("gt;", '>'),
+    ("quot;", '"'),
+    ("apos;", '\''),
+    ("newline;", '\n'),
+    ("tab;", '\t'),
+    ("shy;", '\u{ad}'),
+    ("zerowidthspace;", '\u{200b}'),
+];
 
 /// A character that the text can be read as, and where the text goes on behind it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,9 +32,10 @@ pub(super) struct Reading {
 }
 
 impl Reading {
-    /// Whether it ends a line: a program that wraps lines breaks a secret like any other word.
+    /// Whether it ends a line, or says where one may end: a program that wraps lines breaks a secret like any other word.
     pub(super) fn is_break(self) -> bool {
-        matches!(self.character, '\n' | '\r')
+        let ends = matches!(self.character, '\t'..='\r' | '\u{85}' | '\u{2028}' | '\u{2029}');
+        ends || matches!(self.character, '\u{ad}' | '\u{200b}'..='\u{200d}' | '\u{2060}' | '\u{feff}')
     }
 }
 
@@ -55,11 +65,20 @@ struct Reader<'a> {
 impl Reader<'_> {
     fn encoded(&mut self, place: usize, found: &mut Vec<Reading>) {
         match self.text.as_bytes().get(place) {
-            Some(b'%') => found.extend((0..NESTED).filter_map(|level| self.percent(place, level))),
+            // As in URLs: `%2f`, and encoded again `%252f`.
+            Some(b'%') => found.extend((0..NESTED).filter_map(|level| {
+                self.hexadecimal(place, |reader, at| {
+                    reader.word(at, "%")?;
+                    (0..level).try_for_each(|_| reader.word(at, "25"))
+                })
+            })),
             Some(b'&') => found.extend((0..NESTED).filter_map(|level| self.entity(place, level))),
             Some(b'\\') => self.escapes(place, found),
             Some(b'<') => found.extend(self.line_tag(place)),
-            Some(b'=') => found.extend(self.soft_break(place)),
+            Some(b'=') => {
+                found.extend(self.soft_break(place));
+                found.extend(self.hexadecimal(place, |reader, at| reader.word(at, "=")));
+            }
             Some(b'+') => found.push(Reading { character: ' ', end: place + 1 }),
             _ => {}
         }
@@ -111,12 +130,15 @@ impl Reader<'_> {
         Some(end + indent.count())
     }
 
-    /// As in URLs: `%2f`, and encoded again `%252f`.
-    fn percent(&mut self, place: usize, level: usize) -> Option<Reading> {
+    /// A character by its bytes, in front of each of which stands this.
+    fn hexadecimal(
+        &mut self,
+        place: usize,
+        front: impl Fn(&mut Self, &mut usize) -> Option<()>,
+    ) -> Option<Reading> {
         let (mut bytes, mut end) = ([0; 4], place);
         for count in 0..bytes.len() {
-            self.word(&mut end, "%")?;
-            (0..level).try_for_each(|_| self.word(&mut end, "25"))?;
+            front(self, &mut end)?;
             bytes[count] = u8::try_from(self.hex(&mut end, 2)?).ok()?;
             match std::str::from_utf8(&bytes[..=count]) {
                 Ok(text) => return text.chars().next().map(|character| Reading { character, end }),
@@ -152,7 +174,7 @@ impl Reader<'_> {
         char::from_u32(number).filter(|_| digits > 0).map(|character| Reading { character, end })
     }
 
-    /// As in JSON and in programs: `\u002f`, `\/`, `\n`, `\"`, and encoded again with more backslashes.
+    /// As in JSON and in programs: `\u002f`, `\/`, `\n`, `\"`, `\x2f`, and encoded again with more backslashes.
     fn escapes(&mut self, place: usize, found: &mut Vec<Reading>) {
         let mut at = place;
         for count in 1..=1 << NESTED {
@@ -161,6 +183,12 @@ impl Reader<'_> {
             }
             if count > 1 && usize::is_power_of_two(count) {
                 found.push(Reading { character: '\\', end: at });
+            }
+            if usize::is_power_of_two(count) {
+                found.extend(self.hexadecimal(place, |reader, at| {
+                    (0..count).try_for_each(|_| reader.word(at, "\\"))?;
+                    reader.word(at, "x")
+                }));
             }
             // Each time, a quotation mark and every backslash before it get one more.
             let known: &[u8] = match count {
@@ -196,7 +224,9 @@ impl Reader<'_> {
 
     fn line_tag(&mut self, place: usize) -> Option<Reading> {
         let mut end = place;
-        self.word(&mut end, "<br")?;
+        self.word(&mut end, "<")?;
+        let _ = self.word(&mut end, "w");
+        self.word(&mut end, "br")?;
         let _ = self.word(&mut end, " ");
         let _ = self.word(&mut end, "/");
         self.word(&mut end, ">")?;
@@ -241,12 +271,21 @@ mod tests {
             ("\\\\\\\"x", vec![('\\', 1), ('\\', 2), ('"', 4)]),
             ("\\Nx", vec![('\\', 1), ('\n', 2)]),
             ("<BR />x", vec![('<', 1), ('\n', 6)]),
+            ("<wbr>x", vec![('<', 1), ('\n', 5)]),
             ("=\r\n", vec![('=', 1), ('\n', 2)]),
+            ("=3Dx", vec![('=', 1), ('=', 3)]),
+            ("=c3=A4x", vec![('=', 1), ('ä', 6)]),
+            ("\\x2fx", vec![('\\', 1), ('/', 4)]),
+            ("\\\\xc3\\\\xa4x", vec![('\\', 1), ('\\', 2), ('ä', 10)]),
+            ("&shy;x", vec![('&', 1), ('\u{ad}', 5)]),
+            ("\u{2028}x", vec![('\u{2028}', 3)]),
             ("+x", vec![('+', 1), (' ', 1)]),
         ] {
             assert_eq!(read(text), (wanted, false), "{text}");
         }
-        for text in ["%2", "%", "&am", "\\u00", "\\", "<b", "=", "%2\n", "%c3%", "\u{fffd}"] {
+        for text in
+            ["%2", "%", "&am", "\\u00", "\\x2", "\\", "<b", "<wb", "=", "=3", "%2\n", "%c3%", "\u{fffd}"]
+        {
             assert!(read(text).1, "{text}");
         }
     }

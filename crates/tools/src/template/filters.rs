@@ -1,12 +1,14 @@
 //! Filters that make texts, in place of the engine's own: what is no text is written as JSON and not in Python's way, and what
 //! one filter builds is bounded while it is written. Must not know what a template is for.
 
+use std::borrow::Cow;
 use std::io;
 use std::sync::LazyLock;
 
 use agent::limits;
 use minijinja::value::{Kwargs, Rest, ValueKind, ValueOrKwargs};
 use minijinja::{Environment, Error, ErrorKind, State, UndefinedBehavior, Value};
+use percent_encoding::percent_decode_str;
 use serde::Serialize as _;
 use serde_json::Serializer;
 use serde_json::ser::PrettyFormatter;
@@ -82,13 +84,18 @@ fn argument(state: &State<'_, '_>, value: &Value) -> Result<Value, Error> {
     }
 }
 
-/// A value as a text: a text as it is, anything else as JSON.
+/// A value as a text: a text as it is, what a block has gathered as it was before, anything else as JSON.
 pub(super) fn text(state: &State<'_, '_>, value: &Value) -> Result<String, Error> {
     match value.kind() {
         ValueKind::Undefined if state.undefined_behavior() == UndefinedBehavior::Chainable => {
             Ok(String::new())
         }
         ValueKind::Undefined => Err(absent(value)),
+        ValueKind::String if value.is_safe() => {
+            let encoded = value.as_str().unwrap_or_default();
+            let decoded = percent_decode_str(encoded).decode_utf8();
+            Ok(decoded.map_or_else(|_| encoded.to_owned(), Cow::into_owned))
+        }
         ValueKind::String => Ok(value.as_str().unwrap_or_default().to_owned()),
         _ if value.downcast_object_ref::<Encoded>().is_some() => Ok(value.to_string()),
         _ => json(value, 0),

@@ -249,7 +249,11 @@ fn environment<'source>(slot: Slot) -> Environment<'source> {
     environment.set_debug(true);
     environment.set_fuel(Some(limits::TEMPLATE_FUEL));
     environment.set_recursion_limit(limits::JSON_DEPTH_MAX);
-    environment.set_auto_escape_callback(|_| AutoEscape::None);
+    // What a block has gathered is encoded already: the engine marks it as safe.
+    environment.set_auto_escape_callback(move |_| match slot {
+        Slot::Url | Slot::Form => AutoEscape::Custom("encoded".into()),
+        Slot::Value | Slot::Text | Slot::JsonText | Slot::Event => AutoEscape::None,
+    });
     environment.set_formatter(move |out, state: &mut State, value| write(out, state, slot, value));
     filters::install(&mut environment);
     if slot.has_secrets() {
@@ -265,7 +269,7 @@ fn write(out: &mut Output<'_>, state: &State<'_, '_>, slot: Slot, value: &Value)
         Slot::Url | Slot::Value | Slot::Form if value.is_undefined() => return Err(filters::absent(value)),
         Slot::Url | Slot::Value | Slot::Form => scalar(value).map_err(refused)?,
     };
-    let is_encoded = value.downcast_object_ref::<Encoded>().is_some();
+    let is_encoded = value.is_safe() || value.downcast_object_ref::<Encoded>().is_some();
     let text = match slot {
         Slot::Form | Slot::Url if is_encoded && !text.is_empty() => text,
         Slot::Url if text.is_empty() => {
@@ -381,6 +385,32 @@ mod tests {
         assert!(written("http://a/{{ x }}", Slot::Url, json!({"x": ""})).is_err());
         assert!(written("http://a/{{ x }}", Slot::Url, json!({"x": [1]})).is_err());
         assert!(written("http://a/{{ x }}", Slot::Url, json!({})).unwrap_err().contains("`x` is absent"));
+    }
+
+    #[test]
+    fn what_a_block_gathers_is_encoded_once() {
+        for (source, wanted) in [
+            ("{% set p %}a/{{ x }}{% endset %}{{ p }}", "a/1%202%2F3"),
+            ("{% set p %}{% set q %}{{ x }}{% endset %}{{ q }}{% endset %}{{ p }}", "1%202%2F3"),
+            ("{% set p %}{{ x }}{% endset %}{{ p | upper }}{{ p ~ '/' }}", "1%202%2F31%202%2F3%2F"),
+            ("{% set p %}{{ x }}{% endset %}{{ [p, x] | join('/') }}", "1%202%2F3%2F1%202%2F3"),
+            ("{% set p %}{{ x }}{% endset %}{{ p | urlencode }}{{ p | safe }}", "1%202%2F31%202%2F3"),
+            ("{% filter replace('1', '&') %}{{ x }}{% endfilter %}", "%26%202%2F3"),
+            ("{% set p %}{{ x | urlencode }}{% endset %}{{ p }}", "1%202%2F3"),
+            ("{% autoescape false %}{{ x }}{% endautoescape %}", "1%202%2F3"),
+        ] {
+            let arguments = json!({"x": "1 2/3"});
+            assert_eq!(written(source, Slot::Form, arguments.clone()).unwrap(), wanted, "{source}");
+            let url = written(&format!("http://a/{source}"), Slot::Url, arguments).unwrap();
+            assert_eq!(url, format!("http://a/{wanted}"), "{source}");
+        }
+        let marked = "{% set p %}k={{ secret('k') }}{{ x }}{% endset %}{{ p }}";
+        let wanted = format!("k={}%25%26", mark::of("k").unwrap());
+        assert_eq!(written(marked, Slot::Form, json!({"x": "%&"})).unwrap(), wanted);
+        assert_eq!(
+            written("{% set p %}{{ x }}{% endset %}{{ p }}", Slot::Text, json!({"x": "%41"})).unwrap(),
+            "%41"
+        );
     }
 
     #[test]

@@ -223,6 +223,12 @@ async fn what_cannot_be_unpacked_is_refused_and_a_bomb_is_cut() {
         let error = error_of(get(&packed(encoding, b"abc".to_vec()).await.url("/")).limits(patient())).await;
         assert!(error.to_string().contains(&format!("is compressed ({encoding})")), "{error}");
     }
+    // Members that hold nothing.
+    let nothing = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best()).finish().unwrap();
+    let nothing = packed("gzip", nothing.repeat(10_000)).await;
+    let limits = TrafficLimits { body_bytes: 1_000, ..patient() };
+    let error = error_of(get(&nothing.url("/")).limits(limits)).await;
+    assert!(error.to_string().contains("more bytes than it may have unpacked"), "{error}");
     let mut bomb = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
     std::io::copy(&mut std::io::Read::take(std::io::repeat(0), 64 << 20), &mut bomb).unwrap();
     let bomb = packed("gzip", bomb.finish().unwrap()).await;

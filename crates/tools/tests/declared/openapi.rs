@@ -118,8 +118,8 @@ fn an_operation_becomes_one_tool() {
     let queries: Vec<_> = http.query.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
     assert_eq!(queries, [("fields", "{{ fields | join(',') if fields is defined }}")]);
     assert_eq!(http.headers["X-Trace"], "{{ X_Trace }}");
-    assert_eq!(http.headers["authorization"], "Bearer {{ secret(\"token\") }}");
-    assert_eq!(http.secrets(), ["token".to_owned()].into());
+    assert_eq!(http.headers["authorization"], "Bearer {{ secret(\"eu.shop.example.token\") }}");
+    assert_eq!(http.secrets(), ["eu.shop.example.token".to_owned()].into());
     let wanted = json!({
         "type": "object",
         "properties": {
@@ -134,6 +134,51 @@ fn an_operation_becomes_one_tool() {
 }
 
 #[test]
+fn a_document_asks_for_no_secret_of_another_server() {
+    let named = |server: &str, scheme: &str| {
+        let document = json!({
+            "openapi": "3.0.0", "servers": [{"url": server}], "security": [{scheme: []}],
+            "components": {"securitySchemes": {scheme: {"type": "apiKey", "in": "header", "name": "X"}}},
+            "paths": {"/a": {"get": {"operationId": "a", "responses": {}}}},
+        });
+        import(&document, &["a"]).map(|tools| tools[0].http.clone().unwrap().secrets().pop_first().unwrap())
+    };
+    for (server, scheme, name) in [
+        ("https://evil.example/v1", "github_token", "evil.example.github_token"),
+        ("https://evil.example:8443", "a.b c\"d", "evil.example.8443.a_b_c_d"),
+        ("https://evil.example_8443", "k", "evil.example_8443.k"),
+        ("https://evil-example.com", "Api-Key", "evil-example.com.api-key"),
+        ("http://evil.example", "k", "evil.example.80.k"),
+        ("https://[2606::1]:80/", "k", "IP6.2606--1.80.k"),
+        ("https://EVIL.example.", "k", "evil.example..k"),
+    ] {
+        assert_eq!(named(server, scheme).unwrap(), name, "{server}");
+    }
+    assert!(named("https://a.example.8443", "k").unwrap_err()[0].contains("is no URL"));
+    assert!(named("https://a!b.example", "k").unwrap_err()[0].contains("because of its `!`"));
+    let one_name = |schemes: [String; 2]| {
+        let own = schemes.iter().map(|name| (name.clone(), json!({"type": "http", "scheme": "bearer"})));
+        let schemes_of: serde_json::Map<String, Value> = own.collect();
+        let document = json!({
+            "openapi": "3.0.0", "servers": [{"url": "https://a.example"}], "security": [{&schemes[0]: []}],
+            "components": {"securitySchemes": schemes_of}, "paths": {"/a": {"get": {"operationId": "a"}}},
+        });
+        import(&document, &["a"]).unwrap_err().remove(0)
+    };
+    for (schemes, both) in [
+        (["Key".to_owned(), "key".to_owned()], "`Key` and `key` would both use the secret `a.example.key`"),
+        (["a.b".to_owned(), "a b".to_owned()], "would both use the secret `a.example.a_b`"),
+        (["k".repeat(90), "k".repeat(91)], "would both use the secret `a.example.kkk"),
+    ] {
+        assert!(one_name(schemes).contains(both));
+    }
+    let long = named("https://evil.example", &"k".repeat(100)).unwrap();
+    assert!(long.len() == 64 && long.starts_with("evil.example.k"));
+    let host = format!("{}.{}.github.com", "a".repeat(40), "b".repeat(40));
+    assert!(named(&format!("https://{host}"), "k").unwrap_err()[0].contains("longer than 64"));
+}
+
+#[test]
 fn the_fields_of_a_body_become_arguments_beside_the_parameters() {
     let tool = one("orders/replace");
     assert_eq!(tool.effect, Effect::Idempotent);
@@ -143,7 +188,7 @@ fn the_fields_of_a_body_become_arguments_beside_the_parameters() {
     assert_eq!(http.json.unwrap(), json);
     assert_eq!(
         (http.headers["X-Key"].as_str(), http.query["session"].as_str()),
-        ("{{ secret(\"key\") }}", "{{ secret(\"session\") }}")
+        ("{{ secret(\"eu.shop.example.key\") }}", "{{ secret(\"eu.shop.example.session\") }}")
     );
     assert_eq!(tool.input["properties"]["note"], json!({"type": ["string", "null"]}));
     assert_eq!(tool.input["properties"]["body_order_id"], json!({"type": "string"}));
@@ -152,7 +197,10 @@ fn the_fields_of_a_body_become_arguments_beside_the_parameters() {
     assert_eq!(one("orders/create").http.unwrap().json, Some(json!("{{ body }}")));
     assert_eq!(one("orders/create").effect, Effect::Unsafe);
     assert_eq!(one("orders/delete").http.unwrap().secrets().len(), 0);
-    assert_eq!(one("orders/list").http.unwrap().headers["authorization"], "Basic {{ secret(\"login\") }}");
+    assert_eq!(
+        one("orders/list").http.unwrap().headers["authorization"],
+        "Basic {{ secret(\"eu.shop.example.login\") }}"
+    );
 }
 
 #[test]
@@ -233,8 +281,9 @@ async fn an_imported_tool_can_be_called() {
     let only = ["orders/get".to_owned(), "orders/replace".to_owned()];
     let import = OpenApiImport { only: &only, server: Some(&server.url("/v1")) };
     let declared = import_openapi(shop().to_string().as_bytes(), &import).unwrap().tools;
-    let secrets = ["token", "key", "session"].map(|name| (name.to_owned(), SecretValue::new("s3cret-value")));
-    let secrets = Arc::new(BTreeMap::from(secrets));
+    let named = declared.iter().flat_map(|declaration| declaration.http.as_ref().unwrap().secrets());
+    let secrets = named.map(|name| (name, SecretValue::new("s3cret-value")));
+    let secrets: Arc<BTreeMap<_, _>> = Arc::new(secrets.collect());
     let tools = declared.into_iter().map(|mut declaration| {
         declaration.http.as_mut().unwrap().allow = vec!["127.0.0.1".into()];
         HttpTool::new(declaration, Arc::new(Connector::default()), secrets.clone()).unwrap()

@@ -270,10 +270,19 @@ pub(super) fn server(config: McpServerConfig) -> Arc<McpServer> {
 
 /// The same with paths that it must not see.
 pub(super) fn server_hiding(config: McpServerConfig, hidden: Vec<PathBuf>) -> Arc<McpServer> {
+    server_keeping(config, hidden, Vec::new())
+}
+
+/// The same with paths that it must not change.
+pub(super) fn server_keeping(
+    config: McpServerConfig,
+    hidden: Vec<PathBuf>,
+    kept: Vec<PathBuf>,
+) -> Arc<McpServer> {
     let secrets: Arc<dyn Secrets> =
         Arc::new(std::collections::BTreeMap::from([("key".to_owned(), SecretValue::new(CANARY))]));
     let homes = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("mcp");
-    let host = Arc::new(McpHost::new(crate::child::holder(), homes, hidden));
+    let host = Arc::new(McpHost::new(crate::child::holder(), homes, hidden).keeping(kept));
     let server = McpServer::new("fake", config, Arc::new(Connector::default()), secrets, host);
     let limits = McpLimits { call: Duration::from_secs(60), ..McpLimits::default() };
     Arc::new(server.unwrap_or_else(|wrong| panic!("{wrong:#?}")).with_limits(limits))

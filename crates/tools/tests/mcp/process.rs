@@ -322,6 +322,42 @@ async fn behind_a_wall_a_server_writes_its_home_and_what_its_settings_name() {
 }
 
 #[tokio::test]
+async fn what_viv_reads_is_kept_from_a_server_that_may_write_around_it() {
+    crate::child::wall().await;
+    let open = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let at = |name: &str| open.path().canonicalize().unwrap().join(name);
+    for folder in ["project/agents", "project/tools", "project/.viv", "project/notes"] {
+        std::fs::create_dir_all(at(folder)).unwrap();
+    }
+    std::fs::write(at("project/vivarium.toml"), "").unwrap();
+    let kept = ["project/vivarium.toml", "project/agents", "project/tools"].map(at).to_vec();
+    for write in ["project", ""] {
+        let server = super::fake::server_keeping(
+            config("plain", json!({"write": [at(write)]})),
+            vec![at("project/.viv")],
+            kept.clone(),
+        );
+        let tools = approved(&server).await;
+        let script = "cd PROJECT; echo x >vivarium.toml; touch tools/a agents/a; rm -rf vivarium.toml tools agents; \
+                      mv tools t; mv vivarium.toml v; mv .viv w; ln -sfn /tmp tools; cd ..; mv project other; umount PROJECT/tools; \
+                      mount -o remount,rw,bind PROJECT/tools; touch PROJECT/tools/a; touch PROJECT/notes/a; echo done";
+        let script = script.replace("PROJECT", at("project").to_str().unwrap());
+        let said = call(&server, &tools, "run", json!({"text": script})).await.unwrap().text;
+        assert!(said.contains("done"), "{said}");
+        for folder in ["project/agents", "project/tools", "project/.viv"] {
+            assert_eq!(std::fs::read_dir(at(folder)).unwrap().count(), 0, "{folder} with {write}: {said}");
+        }
+        assert_eq!(std::fs::read_to_string(at("project/vivarium.toml")).unwrap(), "");
+        std::fs::remove_file(at("project/notes/a")).expect("it may be written");
+    }
+    std::fs::remove_dir(at("project/tools")).unwrap();
+    let server =
+        super::fake::server_keeping(config("plain", json!({"write": [at("project")]})), Vec::new(), kept);
+    let error = server.list().await.unwrap_err();
+    assert!(error.model.contains("project/tools`, which viv reads, and which is not there"), "{error}");
+}
+
+#[tokio::test]
 async fn what_cannot_be_used_costs_nothing_else() {
     let server = server(config("plain", json!({"effect": "read_only"})));
     let listing = server.list().await.unwrap();

@@ -1,5 +1,6 @@
 //! `get_my_runs`: the agent's own runs, newest first.
 
+use agent::event::Trust;
 use agent::id::{AgentId, CycleId};
 use agent::limits;
 use agent::run::{Ending, Run, StepRecord, Usage};
@@ -57,6 +58,7 @@ async fn a_run_shows_its_times_reason_ending_and_tokens() {
         "summary": "Answered Husam.",
     }]});
     assert_eq!(serde_json::from_str::<Value>(&done.outcome.text).unwrap(), wanted);
+    assert_eq!(done.outcome.trust, Some(Trust::Outside), "nobody knows what its model had read");
 }
 
 #[tokio::test]

@@ -34,7 +34,9 @@ fn refused(commits: &[Changes]) -> Vec<&str> {
     let rows = commits.iter().flat_map(|commit| &commit.calls);
     rows.filter(|row| {
         row.waits_for_person()
-            || row.outcome.as_ref().is_some_and(|outcome| outcome.text.starts_with("refused by the guard"))
+            || row.outcome.as_ref().is_some_and(|outcome| {
+                ["refused by the guard", "not posted: "].iter().any(|start| outcome.text.starts_with(start))
+            })
     })
     .map(|row| row.tool.as_str())
     .collect()
@@ -163,6 +165,14 @@ fn a_message_into_a_space_of_which_a_server_outside_is_told_is_a_way_out() {
     let strict = json!({"guard": "strict"});
     let commits = decide_with(&strict, within(from_outside(), &facts, Some(7)), vec![say(here.clone())]);
     assert!(commits[0].calls[0].outcome.as_ref().unwrap().text.starts_with("refused by the guard"));
+    // Where no space is active it could go anywhere that the agent enters until somebody answers.
+    let unplaced =
+        decide_with(&json!({}), within(from_outside(), &facts, None), vec![say(here.clone()), enter(&loud)]);
+    let row = &unplaced[0].calls[0];
+    assert!(
+        row.approval.is_none() && row.outcome.as_ref().unwrap().text.contains("handle in `space`"),
+        "{row:?}"
+    );
     // Whoever is asked reads where it goes, and it is posted once, however often the call is run.
     let commits = decide_with(&json!({}), within(from_outside(), &facts, Some(7)), vec![say(here)]);
     let row = &commits[0].calls[0];

@@ -83,3 +83,37 @@ fn a_large_outcome_is_shown_with_its_ends_and_the_way_to_read_the_rest() {
     assert!(shown.contains("BEGIN") && shown.contains("END") && shown.contains(&note), "{shown}");
     assert_eq!(settle[0].call_changes[0].outcome.as_ref().unwrap().text, text, "stored whole");
 }
+
+#[test]
+fn what_the_outcomes_of_a_step_and_of_a_cycle_store_together_is_bounded_and_nothing_is_lost() {
+    let mut cycle = begin(vec![service(1, 0)]);
+    drive(&mut cycle);
+    let (mut of_cycle, mut least) = (0, usize::MAX);
+    for _ in 0..4 {
+        let (_, mut next) = reply_with(&mut cycle, vec![call("look"); limits::CALLS_PER_STEP]);
+        let mut of_step = 0;
+        while let Next::Outward(rows) = next {
+            for row in rows {
+                let text = format!("BEGIN{}END", "x".repeat(limits::OUTCOME_STORED_MAX_BYTES / 2));
+                cycle.settled(row.id, Outcome::ok(text));
+            }
+            let settled;
+            (settled, next) = drive(&mut cycle);
+            for change in settled.iter().flat_map(|changes| &changes.call_changes) {
+                let text = &change.outcome.as_ref().unwrap().text;
+                assert!(text.starts_with("BEGIN") && text.ends_with("END"));
+                of_step += text.len();
+                least = least.min(text.len());
+            }
+        }
+        let most = limits::STEP_OUTCOMES_MAX_BYTES + limits::CALLS_PER_STEP * limits::OUTCOME_SHOWN_MAX_BYTES;
+        assert!(of_step <= most, "{of_step}");
+        of_cycle += of_step;
+    }
+    let most =
+        limits::CYCLE_OUTCOMES_MAX_BYTES + 4 * limits::CALLS_PER_STEP * limits::OUTCOME_SHOWN_MAX_BYTES;
+    assert!((limits::CYCLE_OUTCOMES_MAX_BYTES..=most).contains(&of_cycle), "{of_cycle}");
+    assert!((limits::OUTCOME_KEPT_MIN_BYTES..=limits::OUTCOME_SHOWN_MAX_BYTES).contains(&least), "{least}");
+    let cut = Outcome::ok(format!("BEGIN{}END", "x".repeat(100_000))).within(0);
+    assert!(cut.shown().contains("are stored only up to a limit") && !cut.shown().contains("read_outcome"));
+}

@@ -137,7 +137,7 @@ pub(super) fn exits_of(news: NewsKind) -> &'static [Exit] {
     match news {
         NewsKind::Message => &[Exit::Told],
         NewsKind::ApprovalWanted => &[Exit::Asked, Exit::Mail],
-        // How and why a cycle ended or an event failed, in the words of the runtime.
+        // Facts of the runtime, of which the agent chooses none.
         NewsKind::CycleEnded | NewsKind::Alert => &[],
     }
 }

@@ -12,4 +12,5 @@ pub(crate) mod open_error;
 pub(crate) mod readers;
 pub(crate) mod room;
 pub(crate) mod schema;
+pub(crate) mod slot;
 pub(crate) mod writer;

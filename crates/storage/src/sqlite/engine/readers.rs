@@ -13,6 +13,9 @@ use crate::sqlite::engine::fault::{Fault, Outcome};
 use crate::sqlite::engine::mutex::lock;
 use crate::sqlite::engine::schema;
 
+/// What is to be read. It leaves its value in a slot.
+pub(crate) type Query = Box<dyn FnOnce(&Connection) -> Outcome<()> + Send>;
+
 /// The page cache of each connection, in KiB.
 const CACHE: i64 = 2_048;
 
@@ -34,11 +37,7 @@ impl Readers {
     }
 
     /// Runs `work` on one snapshot, on a blocking thread.
-    pub(crate) async fn read<T, F>(&self, work: F) -> Outcome<T>
-    where
-        T: Send + 'static,
-        F: FnOnce(&Connection) -> Outcome<T> + Send + 'static,
-    {
+    pub(crate) async fn read(&self, work: Query) -> Outcome<()> {
         let permit = Arc::clone(&self.permits).acquire_owned().await;
         let permit = permit.map_err(|_| Fault::Store(StoreError::Closed))?;
         let (file, idle) = (self.file.clone(), Arc::clone(&self.idle));
@@ -57,11 +56,7 @@ impl Readers {
     /// Runs `work` on the caller's thread. For queries of a few rows found by index: they take less time than
     /// a switch to another thread and back, and every request and activation runs some. If no connection is
     /// idle, this is the same as [`Self::read`].
-    pub(crate) async fn read_inline<T, F>(&self, work: F) -> Outcome<T>
-    where
-        T: Send + 'static,
-        F: FnOnce(&Connection) -> Outcome<T> + Send + 'static,
-    {
+    pub(crate) async fn read_inline(&self, work: Query) -> Outcome<()> {
         if let Ok(_permit) = self.permits.try_acquire() {
             let kept = lock(&self.idle).pop();
             if let Some(db) = kept {
@@ -74,11 +69,7 @@ impl Readers {
 }
 
 /// Runs `work` on one snapshot. If it panics or cannot end its snapshot, the connection is not reused.
-fn snapshot<T>(
-    idle: &Mutex<Vec<Connection>>,
-    db: Connection,
-    work: impl FnOnce(&Connection) -> Outcome<T>,
-) -> Outcome<T> {
+fn snapshot(idle: &Mutex<Vec<Connection>>, db: Connection, work: Query) -> Outcome<()> {
     db.prepare_cached("BEGIN")?.raw_execute()?;
     let answer = work(&db);
     db.prepare_cached("COMMIT")?.raw_execute()?;

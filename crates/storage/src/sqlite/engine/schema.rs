@@ -124,20 +124,23 @@ pub(crate) fn tune(db: &Connection) -> rusqlite::Result<()> {
     db.busy_timeout(BUSY_TIMEOUT)
 }
 
+/// Runs what is missing in one transaction: one sync, and a store is never left between two versions.
 fn migrate(db: &Connection, version: i64) -> rusqlite::Result<()> {
-    let done = usize::try_from(version).unwrap_or(0);
-    for (index, migration) in MIGRATIONS.iter().enumerate().skip(done) {
-        db.execute_batch("BEGIN IMMEDIATE")?;
-        db.execute_batch(migration)?;
-        db.pragma_update(None, "user_version", index as i64 + 1)?;
-        db.pragma_update(None, "application_id", APPLICATION)?;
-        for key in ["format", "min_reader"] {
-            set_meta(db, key, FORMAT)?;
-        }
-        failpoint::hit!("migrate");
-        db.execute_batch("COMMIT")?;
+    let missing = MIGRATIONS.get(usize::try_from(version).unwrap_or(0)..).unwrap_or_default();
+    if missing.is_empty() {
+        return Ok(());
     }
-    Ok(())
+    db.execute_batch("BEGIN IMMEDIATE")?;
+    for migration in missing {
+        db.execute_batch(migration)?;
+        failpoint::hit!("migrate");
+    }
+    db.pragma_update(None, "user_version", VERSION)?;
+    db.pragma_update(None, "application_id", APPLICATION)?;
+    for key in ["format", "min_reader"] {
+        set_meta(db, key, FORMAT)?;
+    }
+    db.execute_batch("COMMIT")
 }
 
 pub(crate) fn meta(db: &Connection, key: &str) -> rusqlite::Result<Option<i64>> {

@@ -94,16 +94,6 @@ pub(crate) enum End {
     Failed,
 }
 
-/// One command.
-pub(crate) trait Work: Send {
-    /// Runs the command. It may run again after its writes were rolled back.
-    fn run(&mut self, db: &Connection) -> End;
-    /// The store error that the last run ended with, if any.
-    fn error(&self) -> Option<StoreError>;
-    /// Sends the answer: the command's own result, or the error of the group.
-    fn finish(self: Box<Self>, group: Result<(), StoreError>);
-}
-
 /// State in memory that commands change together with their writes.
 pub(crate) trait Memory: Send {
     /// The writes are on disk.
@@ -112,35 +102,30 @@ pub(crate) trait Memory: Send {
     fn rolled_back(&self);
 }
 
-/// A command with the channel for its answer.
-struct Command<T, F> {
-    work: F,
-    outcome: Option<Outcome<T>>,
-    reply: oneshot::Sender<Outcome<T>>,
+/// One command, with the channel for its answer.
+pub(crate) struct Command {
+    work: Box<dyn Fn(&Connection) -> Outcome<()> + Send>,
+    outcome: Option<Outcome<()>>,
+    reply: oneshot::Sender<Outcome<()>>,
 }
 
 /// A command from a closure, and the receiver of its answer. It may run again after its writes were rolled back.
-pub(crate) fn command<T, F>(work: F) -> (Box<dyn Work>, oneshot::Receiver<Outcome<T>>)
-where
-    T: Send + 'static,
-    F: Fn(&Connection) -> Outcome<T> + Send + 'static,
-{
+pub(crate) fn command(
+    work: impl Fn(&Connection) -> Outcome<()> + Send + 'static,
+) -> (Command, oneshot::Receiver<Outcome<()>>) {
     let (reply, answer) = oneshot::channel();
-    (Box::new(Command { work, outcome: None, reply }), answer)
+    (Command { work: Box::new(work), outcome: None, reply }, answer)
 }
 
-impl<T, F> Work for Command<T, F>
-where
-    T: Send + 'static,
-    F: Fn(&Connection) -> Outcome<T> + Send + 'static,
-{
+impl Command {
+    /// Runs the command. It may run again after its writes were rolled back.
     fn run(&mut self, db: &Connection) -> End {
         let outcome = catch_unwind(AssertUnwindSafe(|| (self.work)(db))).unwrap_or_else(|_| {
             let text = "a command panicked; nothing was written";
             Err(Fault::Store(StoreError::Bug(text.into())))
         });
         let end = match &outcome {
-            Ok(_) => End::Done,
+            Ok(()) => End::Done,
             Err(fault) if fault.is_refusal() => End::Refused,
             Err(_) => End::Failed,
         };
@@ -148,6 +133,7 @@ where
         end
     }
 
+    /// The store error that the last run ended with, if any.
     fn error(&self) -> Option<StoreError> {
         match self.outcome.as_ref()? {
             Err(Fault::Sql(error)) => Some(classify(error)),
@@ -156,7 +142,8 @@ where
         }
     }
 
-    fn finish(self: Box<Self>, group: Result<(), StoreError>) {
+    /// Sends the answer: the command's own result, or the error of the group.
+    fn finish(self, group: Result<(), StoreError>) {
         let outcome = match group {
             Ok(()) => self.outcome.unwrap_or(Err(Fault::Store(StoreError::Closed))),
             Err(error) => Err(Fault::Store(error)),
@@ -177,7 +164,7 @@ pub(crate) fn serve(
     db: &Connection,
     counters: &Counters,
     memory: &dyn Memory,
-    mut group: Vec<Box<dyn Work>>,
+    mut group: Vec<Command>,
 ) -> Result<(), StoreError> {
     while !group.is_empty() {
         let failed = match transact(db, counters, memory, &mut group) {
@@ -198,7 +185,7 @@ pub(crate) fn serve(
 
 fn answer(
     counters: &Counters,
-    works: Vec<Box<dyn Work>>,
+    works: Vec<Command>,
     result: Result<(), StoreError>,
 ) -> Result<(), StoreError> {
     counters.commands.fetch_add(works.len() as u64, Ordering::Relaxed);
@@ -213,7 +200,7 @@ fn transact(
     db: &Connection,
     counters: &Counters,
     memory: &dyn Memory,
-    group: &mut [Box<dyn Work>],
+    group: &mut [Command],
 ) -> Result<Option<usize>, StoreError> {
     let before = db.total_changes();
     let done = step(db, "BEGIN IMMEDIATE").and_then(|()| {
@@ -241,7 +228,7 @@ fn transact(
 }
 
 /// Runs the commands until one fails that may have written; returns its index.
-fn first_failed(db: &Connection, group: &mut [Box<dyn Work>]) -> Result<Option<usize>, StoreError> {
+fn first_failed(db: &Connection, group: &mut [Command]) -> Result<Option<usize>, StoreError> {
     for (at, work) in group.iter_mut().enumerate() {
         let before = db.total_changes();
         let end = work.run(db);
@@ -289,11 +276,7 @@ pub(crate) struct Writer<M> {
 
 impl<M: Memory> Writer<M> {
     /// Runs commands until every sender is dropped.
-    pub(crate) fn run(
-        mut self,
-        queue: &Receiver<Box<dyn Work>>,
-        report_broken: &watch::Sender<Option<String>>,
-    ) {
+    pub(crate) fn run(mut self, queue: &Receiver<Command>, report_broken: &watch::Sender<Option<String>>) {
         let mut broken: Option<StoreError> = None;
         loop {
             let failed = match self.next(queue, broken.is_some()) {
@@ -322,7 +305,7 @@ impl<M: Memory> Writer<M> {
     }
 
     /// Waits for the next command: forever, or up to a time-out if the log is long.
-    fn next(&self, queue: &Receiver<Box<dyn Work>>, broken: bool) -> Result<Box<dyn Work>, RecvTimeoutError> {
+    fn next(&self, queue: &Receiver<Command>, broken: bool) -> Result<Command, RecvTimeoutError> {
         let long = std::fs::metadata(&self.log).is_ok_and(|log| log.len() > limits::LOG_KEPT_BYTES);
         match long && !broken {
             // Commands that write nothing do not extend the time-out: they come all the time.
@@ -338,11 +321,7 @@ impl<M: Memory> Writer<M> {
     }
 
     /// Runs a group, then copies the log back if it is long. The answers are sent before that.
-    fn serve_group(
-        &mut self,
-        group: Vec<Box<dyn Work>>,
-        broken: Option<&StoreError>,
-    ) -> Result<(), StoreError> {
+    fn serve_group(&mut self, group: Vec<Command>, broken: Option<&StoreError>) -> Result<(), StoreError> {
         let allowed = broken.map_or_else(|| self.run_first_write(), |error| Err(copy_error(error)));
         if let Err(error) = allowed {
             group.into_iter().for_each(|work| work.finish(Err(copy_error(&error))));
@@ -417,7 +396,7 @@ mod tests {
         db
     }
 
-    fn insert(x: i64) -> (Box<dyn Work>, oneshot::Receiver<Outcome<()>>) {
+    fn insert(x: i64) -> (Command, oneshot::Receiver<Outcome<()>>) {
         command(move |db| {
             db.execute("INSERT INTO t VALUES (?)", [x])?;
             Ok(())
@@ -429,7 +408,7 @@ mod tests {
         let (db, counters) = (db(), Counters::default());
         let (good, mut good_answer) = insert(1);
         let (twin, mut twin_answer) = insert(1);
-        let (panics, mut panics_answer) = command::<(), _>(|db| {
+        let (panics, mut panics_answer) = command(|db| {
             db.execute("INSERT INTO t VALUES (7)", [])?;
             panic!("on purpose")
         });
@@ -509,7 +488,7 @@ mod tests {
     #[test]
     fn a_single_failing_command_leaves_nothing_and_the_next_one_succeeds() {
         let (db, counters) = (db(), Counters::default());
-        let (panics, mut panics_answer) = command::<(), _>(|db| {
+        let (panics, mut panics_answer) = command(|db| {
             db.execute("INSERT INTO t VALUES (7)", [])?;
             panic!("on purpose")
         });
@@ -567,7 +546,7 @@ mod tests {
         (writing, move || std::fs::metadata(&log).unwrap().len())
     }
 
-    fn large_write() -> (Box<dyn Work>, oneshot::Receiver<Outcome<()>>) {
+    fn large_write() -> (Command, oneshot::Receiver<Outcome<()>>) {
         command(|db| {
             db.execute("INSERT INTO t VALUES (zeroblob(6000000))", [])?;
             Ok(())

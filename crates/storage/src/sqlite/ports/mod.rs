@@ -25,13 +25,14 @@ use std::time::{Duration, Instant};
 use agent::limits;
 use agent::port::{BoxFuture, Clock, StoreError};
 use rusqlite::{Connection, ErrorCode};
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 
 use crate::sqlite::engine::fault::{Fault, Outcome, classify};
 use crate::sqlite::engine::mutex::lock;
 use crate::sqlite::engine::open_error::{OpenError, unreadable};
-use crate::sqlite::engine::readers::Readers;
-use crate::sqlite::engine::writer::{self, Counters, Stats, Work, Writer};
+use crate::sqlite::engine::readers::{Query, Readers};
+use crate::sqlite::engine::slot::Slot;
+use crate::sqlite::engine::writer::{self, Command, Counters, Stats, Writer};
 use crate::sqlite::engine::{log, schema};
 use crate::sqlite::index::tailer::Tailer;
 use crate::sqlite::tables::opening;
@@ -62,7 +63,7 @@ enum Mode {
     /// Everything runs on the caller's thread; `None` once closed. The index is created by the first search.
     Inline { db: Mutex<Option<Connection>>, index: Mutex<Option<Connection>> },
     Threaded {
-        queue: RwLock<Option<SyncSender<Box<dyn Work>>>>,
+        queue: RwLock<Option<SyncSender<Command>>>,
         writer: Mutex<Option<JoinHandle<()>>>,
         agents: Readers,
         api: Readers,
@@ -293,14 +294,10 @@ impl Sqlite {
         T: Send + 'static,
         F: Fn(&Connection, &Session) -> Outcome<T> + Send + 'static,
     {
-        let inner = Arc::clone(&self.inner);
-        Box::pin(async move {
-            let session = Arc::clone(&inner.session);
-            let (work, answer) = writer::command(move |db: &Connection| work(db, &session));
-            inner.submit(work)?;
-            drop(inner);
-            answer.await.unwrap_or(Err(Fault::Store(StoreError::Closed)))
-        })
+        let session = Arc::clone(&self.inner.session);
+        let (kept, slot) = Slot::pair();
+        let (command, answer) = writer::command(move |db: &Connection| kept.keep(work(db, &session)));
+        slot.when(Arc::clone(&self.inner).commit(command, answer))
     }
 
     /// Runs `work` on one snapshot of the store.
@@ -326,34 +323,49 @@ impl Sqlite {
         T: Send + 'static,
         F: FnOnce(&Connection, &Session) -> Outcome<T> + Send + 'static,
     {
-        let inner = Arc::clone(&self.inner);
+        let session = Arc::clone(&self.inner.session);
+        let (kept, slot) = Slot::pair();
+        let work = Box::new(move |db: &Connection| kept.keep(work(db, &session)));
+        slot.when(Arc::clone(&self.inner).look_up(caller, short, work))
+    }
+}
+
+impl Inner {
+    fn commit(
+        self: Arc<Self>,
+        command: Command,
+        answer: oneshot::Receiver<Outcome<()>>,
+    ) -> BoxFuture<'static, Outcome<()>> {
         Box::pin(async move {
-            match &inner.mode {
+            self.submit(command)?;
+            drop(self);
+            answer.await.unwrap_or(Err(Fault::Store(StoreError::Closed)))
+        })
+    }
+
+    fn look_up(self: Arc<Self>, caller: Caller, short: bool, work: Query) -> BoxFuture<'static, Outcome<()>> {
+        Box::pin(async move {
+            match &self.mode {
                 Mode::Inline { db, .. } => {
                     let db = lock(db);
-                    let db = db.as_ref().ok_or(Fault::Store(StoreError::Closed))?;
-                    work(db, &inner.session)
+                    work(db.as_ref().ok_or(Fault::Store(StoreError::Closed))?)
                 }
                 Mode::Threaded { queue, agents, api, .. } => {
                     if queue.read().unwrap_or_else(PoisonError::into_inner).is_none() {
                         return Err(Fault::Store(StoreError::Closed));
                     }
-                    let session = Arc::clone(&inner.session);
-                    let work = move |db: &Connection| work(db, &session);
                     let readers = match caller {
                         Caller::Agents => agents,
                         Caller::Api => api,
                     };
                     let answer =
                         if short { readers.read_inline(work).await } else { readers.read(work).await };
-                    answer.map_err(|fault| inner.of_query(fault))
+                    answer.map_err(|fault| self.of_query(fault))
                 }
             }
         })
     }
-}
 
-impl Inner {
     /// What a failed query means. A page that cannot be read is the damage of what is on it, and all else goes on; if the
     /// file itself cannot be read, the process must end, as after a failed command.
     fn of_query(&self, fault: Fault) -> Fault {
@@ -372,7 +384,7 @@ impl Inner {
         }
     }
 
-    fn submit(&self, work: Box<dyn Work>) -> Result<(), Fault> {
+    fn submit(&self, work: Command) -> Result<(), Fault> {
         match &self.mode {
             Mode::Inline { db, .. } => {
                 let db = lock(db);

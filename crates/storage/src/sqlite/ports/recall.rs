@@ -15,6 +15,7 @@ use rusqlite::{Connection, params};
 
 use crate::sqlite::engine::fault::{Fault, Outcome, damaged};
 use crate::sqlite::engine::mutex::lock;
+use crate::sqlite::engine::slot::Slot;
 use crate::sqlite::index::excerpt::best;
 use crate::sqlite::index::feed::{Feed, Trouble};
 use crate::sqlite::index::find::{self, Hit, Sought, find};
@@ -151,7 +152,12 @@ impl Sqlite {
             }
             Mode::Threaded { tailer, .. } => match tailer.readers() {
                 None => Ok(None),
-                Some(readers) => readers.read(work).await.map(Some).inspect_err(|fault| tailer.report(fault)),
+                Some(readers) => {
+                    let (kept, slot) = Slot::pair();
+                    let read = readers.read(Box::new(move |db: &Connection| kept.keep(work(db)))).await;
+                    read.inspect_err(|fault| tailer.report(fault))?;
+                    slot.take().map(Some)
+                }
             },
         }
     }

@@ -69,7 +69,7 @@ pub(crate) fn dead_events(
 ) -> Outcome<()> {
     for dead in moved.iter().filter(|moved| moved.progress == EventProgress::Dead) {
         for (target, agent) in of_agent(db, agent, NewsKind::Alert)? {
-            let body = news::of_dead_event(&dead.event, &agent, dead.reason.as_deref(), at);
+            let body = news::of_dead_event(&dead.event, &agent, at);
             put(db, target, &["dead", &dead.event.0, &n.to_string()], &body, at)?;
         }
     }

@@ -330,11 +330,11 @@ mod tests {
         let due = || db.query_row("SELECT due_at FROM inbox_head", [], |row| row.get::<_, i64>(0)).unwrap();
         let settles = || {
             let session = Arc::clone(&session);
-            command(move |db| settle(db, &session, 1)).0
+            command(move |db| settle(db, &session, 1).map(drop)).0
         };
         let piece = || {
             let session = Arc::clone(&session);
-            command(move |db| next(db, &session, PIECE)).0
+            command(move |db| next(db, &session, PIECE).map(drop)).0
         };
         let fails_after = |piece_first: bool| {
             let session = Arc::clone(&session);

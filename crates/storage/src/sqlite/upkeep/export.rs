@@ -39,7 +39,7 @@ const fn table(name: &'static str, order: &'static str, local: &'static [&'stati
 }
 
 /// The exported tables, in the order in which they are written.
-pub(super) const TABLES: [Table; 17] = [
+pub(super) const TABLES: [Table; 16] = [
     table("agent", "id", &["id", "facts_rev"]),
     table("config_rev", "rev", &["agent"]),
     table("life", "agent", &["agent", "active_space", "boot"]),
@@ -56,7 +56,6 @@ pub(super) const TABLES: [Table; 17] = [
     table("memory", "key, from_commit", &["agent"]),
     table("goal", "id, from_commit", &["agent"]),
     table("plan", "id, from_commit", &["agent"]),
-    table("approval_rule", "tool, space, person", &["agent"]),
 ];
 
 /// The exported columns of the agent's entity.

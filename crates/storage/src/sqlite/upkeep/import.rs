@@ -4,6 +4,9 @@
 use std::collections::HashMap;
 use std::path::Path;
 
+use agent::archive::FileOrigin;
+use agent::config::AgentConfig;
+use agent::guard::GuardMode;
 use agent::life::Standing;
 use agent::limits;
 use agent::port::StoreError;
@@ -19,7 +22,7 @@ use crate::sqlite::engine::file::FILE;
 use crate::sqlite::engine::schema::{open_memory, set_meta};
 use crate::sqlite::index::file as index;
 use crate::sqlite::tables::opening::open;
-use crate::sqlite::tables::rows::{first, standing_at, u64_at};
+use crate::sqlite::tables::rows::{all, first, from_json, standing_at, u64_at};
 use crate::sqlite::verify::{Flaw, check_agent, describe};
 
 /// Something in a file that prevents the import.
@@ -44,6 +47,14 @@ pub struct Imported {
     pub open: bool,
     /// Whether it may run.
     pub standing: Standing,
+    /// What its config says of its guard.
+    pub guard: GuardMode,
+    /// The tools that its config names; `None`: all.
+    pub tools: Option<Vec<String>>,
+    /// The plans that will wake it.
+    pub plans: Vec<String>,
+    /// The tools of its calls that have not ended.
+    pub open_calls: Vec<String>,
 }
 
 /// The result of an import.
@@ -62,14 +73,19 @@ pub enum Import {
 
 /// Reads an agent from a file into the store of `dir`, which no server may have open. If there is no store, one is
 /// created. The agent keeps its ids, and its handle unless `name` is given.
-pub fn import(dir: &Path, file: &Path, name: Option<&str>) -> Result<Import, UpkeepError> {
+pub fn import(
+    dir: &Path,
+    file: &Path,
+    name: Option<&str>,
+    origin: FileOrigin,
+) -> Result<Import, UpkeepError> {
     check_regular_file(file)?;
     let lines = || {
         Lines::open(file).map_err(|source| UpkeepError::Io { doing: "read", file: file.to_owned(), source })
     };
     if !dir.join(FILE).exists() {
         // If there is no store yet, a refused file must not create one: try it in memory first.
-        let done = import_into(&open_memory()?, lines()?, file, name).map_err(StoreError::from)?;
+        let done = import_into(&open_memory()?, lines()?, file, name, origin).map_err(StoreError::from)?;
         if matches!(done, Import::Flawed { .. }) {
             return Ok(done);
         }
@@ -80,7 +96,7 @@ pub fn import(dir: &Path, file: &Path, name: Option<&str>) -> Result<Import, Upk
     if let Some(record) = opening.first_write() {
         record(db).map_err(|error| StoreError::from(Fault::Sql(error)))?;
     }
-    let done = import_into(db, lines, file, name).map_err(StoreError::from);
+    let done = import_into(db, lines, file, name, origin).map_err(StoreError::from);
     if !db.is_autocommit() {
         db.execute_batch("ROLLBACK").map_err(|error| StoreError::from(Fault::Sql(error)))?;
     }
@@ -96,10 +112,16 @@ pub fn import(dir: &Path, file: &Path, name: Option<&str>) -> Result<Import, Upk
 }
 
 /// Imports in one transaction, which is left open if the file is refused.
-fn import_into(db: &Connection, lines: Lines, file: &Path, name: Option<&str>) -> Outcome<Import> {
+fn import_into(
+    db: &Connection,
+    lines: Lines,
+    file: &Path,
+    name: Option<&str>,
+    origin: FileOrigin,
+) -> Outcome<Import> {
     db.execute_batch("BEGIN IMMEDIATE")?;
     let mut importer = Importer {
-        tables: Tables::new(db)?,
+        tables: Tables::new(db, origin)?,
         name,
         agent: None,
         flaws: Vec::new(),
@@ -116,6 +138,15 @@ fn import_into(db: &Connection, lines: Lines, file: &Path, name: Option<&str>) -
     let Some((agent, called)) = agent.filter(|_| flaws.is_empty()) else {
         return Ok(Import::Flawed { flaws, more });
     };
+    let texts = |sql: &str| all(db, sql, [agent], |row| Ok(row.get::<_, String>(0)?));
+    let plans = texts(
+        "SELECT name FROM plan WHERE agent = ? AND to_commit IS NULL AND next_at IS NOT NULL ORDER BY name",
+    )?;
+    let open_calls =
+        texts("SELECT tool FROM call WHERE agent = ? AND state <> 'done' ORDER BY cycle, step, idx")?;
+    let config = "SELECT config FROM config_rev WHERE agent = ? ORDER BY rev DESC LIMIT 1";
+    let config = first(db, config, [agent], |row| Ok(row.get::<_, String>(0)?))?;
+    let config: AgentConfig = from_json(&config.ok_or_else(|| damaged("it has no config"))?, "its config")?;
     let sql = "SELECT h.waiting, l.open_cycle IS NOT NULL, a.standing FROM agent a \
                JOIN inbox_head h ON h.agent = a.id JOIN life l ON l.agent = a.id WHERE a.id = ?";
     let found = first(db, sql, [agent], |row| {
@@ -125,6 +156,10 @@ fn import_into(db: &Connection, lines: Lines, file: &Path, name: Option<&str>) -
             waiting: u64_at(row, 0)?,
             open: row.get(1)?,
             standing: standing_at(row, 2)?,
+            guard: config.guard,
+            tools: config.tools.clone(),
+            plans: plans.clone(),
+            open_calls: open_calls.clone(),
         })
     })?;
     let imported = found.ok_or_else(|| damaged("it has no `life` row"))?;

@@ -5,8 +5,11 @@
 
 use std::collections::HashMap;
 
+use agent::approval::Approval;
+use agent::archive::FileOrigin;
+use agent::call::{CallState, Effect};
 use agent::entity::handle;
-use agent::event::EventData;
+use agent::event::{EventData, Trust};
 use agent::id::unhex;
 use rusqlite::types::Value as Cell;
 use rusqlite::{Connection, params, params_from_iter};
@@ -16,18 +19,23 @@ use super::export::{ENTITY, Table, columns};
 use crate::sqlite::engine::fault::{Outcome, damaged};
 use crate::sqlite::engine::schema::meta;
 use crate::sqlite::tables::agents::free_name;
-use crate::sqlite::tables::rows::{bytes, first, from_json, int, run};
+use crate::sqlite::tables::rows::{bytes, code_of, first, from_code, from_json, int, run};
 
 /// The tables into which records are inserted.
 pub(super) struct Tables<'a> {
     pub(super) db: &'a Connection,
     boot: i64,
     columns: HashMap<&'static str, Vec<String>>,
+    origin: FileOrigin,
 }
 
+/// The columns with records as JSON that say how far something can be trusted.
+const RECORDS: [(&str, &str); 4] =
+    [("life", "open"), ("call", "outcome"), ("step", "record"), ("run", "steps")];
+
 impl<'a> Tables<'a> {
-    pub(super) fn new(db: &'a Connection) -> Outcome<Self> {
-        Ok(Self { db, boot: meta(db, "boot")?.unwrap_or(0), columns: HashMap::new() })
+    pub(super) fn new(db: &'a Connection, origin: FileOrigin) -> Outcome<Self> {
+        Ok(Self { db, boot: meta(db, "boot")?.unwrap_or(0), columns: HashMap::new(), origin })
     }
 
     /// Inserts the agent's entity, whose id and handle must be new. Returns its rowid and its handle.
@@ -75,6 +83,7 @@ impl<'a> Tables<'a> {
             }
         };
         let mut cells = cells(row, &names)?;
+        self.believe(table.name, &names, &mut cells)?;
         let mut names = names;
         names.push(table.key().into());
         cells.push(agent.into());
@@ -89,6 +98,49 @@ impl<'a> Tables<'a> {
         let blanks = vec!["?"; names.len()].join(", ");
         let sql = format!("INSERT INTO {} ({}) VALUES ({blanks})", table.name, names.join(", "));
         run(self.db, &sql, params_from_iter(cells)).map(drop)
+    }
+
+    /// Lowers what a row says of trust, and refuses a call that would be run although nobody here has decided it.
+    fn believe(&self, table: &str, names: &[String], cells: &mut [Cell]) -> Outcome<()> {
+        for (name, cell) in names.iter().zip(&mut *cells) {
+            match cell {
+                Cell::Integer(level) if name == "trust" => {
+                    let said = from_code(&Trust::ALL, *level, "trust level")?;
+                    *level = code_of(&Trust::ALL, &self.origin.trust(said));
+                }
+                Cell::Text(text)
+                    if RECORDS.contains(&(table, name.as_str())) && self.origin != FileOrigin::Own =>
+                {
+                    let mut record: Value = from_json(text, &format!("its `{name}`"))?;
+                    self.origin.trust_inside(&mut record);
+                    *text = record.to_string();
+                }
+                _ => {}
+            }
+        }
+        if table != "call" {
+            return Ok(());
+        }
+        let text = |wanted: &str| {
+            let at = names.iter().position(|name| name == wanted)?;
+            if let Cell::Text(text) = &cells[at] { Some(text.as_str()) } else { None }
+        };
+        let (Some(state), Some(effect)) = (
+            text("state").and_then(|state| CallState::try_from(state).ok()),
+            text("effect").and_then(|effect| Effect::try_from(effect).ok()),
+        ) else {
+            return Ok(());
+        };
+        let approval: Option<Approval> =
+            text("approval").map(|approval| from_json(approval, "its `approval`")).transpose()?;
+        if self.origin.believes_call(state, effect, approval.as_ref()) {
+            return Ok(());
+        }
+        let tool = text("tool").unwrap_or_default();
+        Err(damaged(format!(
+            "its call of `{tool}` has not ended, and would be run here as the file says: import it with `--trusted` if the file \
+             is your own, or let the call end where the agent is, and export the agent again"
+        )))
     }
 
     /// If the message that an event refers to is in this store too, links the event to it again.
