@@ -65,7 +65,7 @@ names! {
         /// Anybody outside.
         #[default]
         Outside,
-        /// Another agent.
+        /// Another agent, or plain fields of a hook that the operator trusts.
         Agent,
         /// A person who is a member.
         Member,
@@ -95,7 +95,9 @@ impl Envelope {
         match self.channel {
             // What an agent says may have the trust of what it has read; what a person says begins a chain.
             Channel::Space => self.hop > 0,
-            _ => self.trust == Trust::Agent,
+            // That of a trusted hook has the trust of an agent's words, and no agent caused it.
+            Channel::Webhook => false,
+            Channel::Api | Channel::Timer | Channel::Tool => self.trust == Trust::Agent,
         }
     }
 }
@@ -205,12 +207,19 @@ impl Event {
         }
     }
 
-    /// An event that the hook with that name made of a delivery. Anybody may have written what it says.
-    pub fn of_hook(id: EventId, hook: &str, payload: Value, urgent: bool, at: Timestamp) -> Self {
+    /// An event that the hook with that name made of a delivery, as [`crate::guard::trust_of_delivery`] trusts it: anybody
+    /// may have written what it says.
+    pub fn of_hook(
+        id: EventId,
+        hook: &str,
+        (payload, trust): (Value, Trust),
+        urgent: bool,
+        at: Timestamp,
+    ) -> Self {
         let mut event = Self::of_service(id, "", hook, payload, at);
         event.envelope.principal = Principal::Webhook(hook.to_owned());
         event.envelope.channel = Channel::Webhook;
-        event.envelope.trust = Trust::Outside;
+        event.envelope.trust = trust;
         Self { urgent, ..event }
     }
 }

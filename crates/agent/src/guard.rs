@@ -21,9 +21,11 @@ use crate::tool::{ToolLabel, ToolSpec};
 
 mod given;
 mod shown;
+mod vouched;
 
 pub use given::{address, names_address};
 pub use shown::{InView, Private, of_facts};
+pub use vouched::{Vouched, check_field, trust_of_delivery};
 
 names! {
     /// How an agent's outward calls are guarded.

@@ -4,7 +4,7 @@
 //! passed in. It must not know any vendor, database, transport or runtime.
 
 #[macro_use]
-mod names;
+pub mod names;
 
 pub mod id;
 pub mod limits;

@@ -38,6 +38,9 @@ pub struct HookJson {
     /// An expression that says whether a delivery is urgent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub urgent: Option<String>,
+    /// Whether what its template takes of a delivery is no text of strangers, as long as that are plain fields: numbers, truth
+    /// values, and lines of at most 200 characters.
+    pub trusted: bool,
     /// Secrets that are not set or cannot be used, with the reason. Without any usable one the hook accepts nothing.
     pub missing_secrets: BTreeMap<String, String>,
     /// When it was declared or changed.
@@ -71,6 +74,10 @@ pub struct NewHookJson {
     /// An expression over `body` and `headers` that says whether a delivery is urgent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub urgent: Option<String>,
+    /// Whether what its template takes of a delivery is no text of strangers. It must take single fields of `body`. A hook that
+    /// is declared again without it is not trusted any more.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub trusted: bool,
 }
 
 /// The answer to a delivery.
@@ -96,7 +103,7 @@ pub struct HookDeliveryJson {
     /// What became of it.
     #[schema(value_type = names::HookOutcome)]
     pub outcome: String,
-    /// Why, if it was refused.
+    /// Why, if it was refused; of one that was accepted, why it is not trusted although its hook is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
     /// Id of the event that it became, the same for all agents.

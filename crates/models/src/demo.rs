@@ -12,7 +12,9 @@ use std::time::Duration;
 use agent::entry::EntryKind;
 use agent::limits;
 use agent::message::Role;
-use agent::port::{BoxStream, Clock, Model, ModelError, ModelInfo, ModelRequest, Piece, ReasoningReplay};
+use agent::port::{
+    BoxStream, Clock, Model, ModelError, ModelInfo, ModelRequest, Piece, ReasoningReplay, ToolSpec,
+};
 use agent::prompt::{Item, Prompt};
 use serde_json::json;
 
@@ -123,7 +125,7 @@ fn all_calls(prompt: &Prompt) -> Vec<ToolCall> {
     }
     let first_time = !prompt.items.iter().filter_map(entry).any(|e| e.kind == EntryKind::Assistant);
     for (space, messages) in by_space(&messages) {
-        let text = answer(&messages, &memories, first_time);
+        let text = answer(&messages, (&memories, &prompt.tools), first_time);
         calls.push(ToolCall {
             tool: "send_message".to_owned(),
             arguments: json!({ "space": space, "text": text }),
@@ -242,7 +244,11 @@ fn asks_to_recall(text: &str) -> bool {
         .any(|phrase| text.contains(phrase))
 }
 
-fn answer(messages: &[&ReadMessage], memories: &[(String, String)], first_time: bool) -> String {
+fn answer(
+    messages: &[&ReadMessage],
+    (memories, tools): (&[(String, String)], &[ToolSpec]),
+    first_time: bool,
+) -> String {
     let mut senders: Vec<&str> = Vec::new();
     for message in messages {
         if !senders.contains(&message.sender.as_str()) {
@@ -260,6 +266,9 @@ fn answer(messages: &[&ReadMessage], memories: &[(String, String)], first_time: 
                 if names_itself(&key, &value) { String::new() } else { format!(" ({})", shortened(&key)) };
             out.push_str(&format!(" I will remember “{}”{under}.", shortened(&value)));
         }
+    }
+    for why in messages.iter().filter_map(|message| tool_use::not_called(&message.text, tools)) {
+        out.push_str(&format!(" I called nothing: {why}."));
     }
     if messages.iter().any(|message| asks_to_recall(&message.text)) {
         out.push_str(&recalled(memories));

@@ -147,6 +147,7 @@ impl Reconciler {
         self.handle_missing_files(existing, prune, &mut record, &mut report).await?;
         self.guess_renames(files, existing, &record, &mut report).await?;
         record.problems.clone_from(&existing.problems);
+        record.problems.extend(report.left.iter().filter_map(Left::gone));
         report.warnings = existing.problems.iter().filter(|one| one.warning).cloned().collect();
         report.warnings.extend(self.absent_approvers(files).await?);
         if record != before {
@@ -332,8 +333,7 @@ impl Reconciler {
                 record.agents.retain(|other| other.id != known.id);
                 report.retired.push(Retired { name: known.name, file: known.file });
             } else {
-                let why = "its file is gone; it continues (to retire it: `viv up --prune`)";
-                report.leave(&known.name, &known.file, why);
+                report.leave(&known.name, &known.file, report::GONE);
             }
         }
         Ok(())

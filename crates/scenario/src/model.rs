@@ -153,8 +153,10 @@ fn part_of(act: Act, prompt: &Prompt) -> ReplyPart {
             arguments.insert("text".to_owned(), text.into());
             call("send_message", Value::Object(arguments).to_string())
         }
-        Act::Call { tool, arguments: Value::String(raw) } => call(&tool, raw),
-        Act::Call { tool, arguments } => call(&tool, arguments.to_string()),
+        Act::Call { tool, arguments } | Act::Miscall { tool, arguments } => match arguments {
+            Value::String(raw) => call(&tool, raw),
+            arguments => call(&tool, arguments.to_string()),
+        },
         Act::Skip(reason) => ending(prompt, "skip", "reason", reason),
         Act::Done(summary) => ending(prompt, "done", "summary", summary),
     }

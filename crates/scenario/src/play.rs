@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use agent::approval::{Answerer, PersonVerdict};
+use agent::approval::{AnswerRefused, Answerer, PersonVerdict};
 use agent::changes::PlanChange;
 use agent::config::{AgentConfig, HistoryLimit, WakeOn};
 use agent::entity::Member;
@@ -17,6 +17,7 @@ use agent::run::Run;
 use agent::update::{Topic, Update};
 use futures_util::FutureExt as _;
 use jiff::{SignedDuration, Timestamp};
+use runtime::approvals::AnswerError;
 use serde::Serialize;
 
 use crate::bounds;
@@ -337,6 +338,11 @@ impl Player {
                 self.note(format!("hook {hook} delivers: {body}{ignored}"));
             }
             StoryAction::Plans { agent, terms } => self.plan(agent, terms).await?,
+            StoryAction::Due { agent, name, instruction } => {
+                let to = self.agent(agent)?;
+                self.world.due(to, name, instruction).await?;
+                self.note(format!("the plan {name} of {agent} is due: {instruction}"));
+            }
             StoryAction::Joins { who, space } => {
                 let entity = self.actor(who)?;
                 let id = self.space(space)?;
@@ -361,8 +367,8 @@ impl Player {
                 self.recheck(id);
                 self.note(format!("{agent} is canceled"));
             }
-            StoryAction::Answers { who, agent, tool, reply } => {
-                self.answer(who, agent, tool.as_deref(), reply).await?;
+            StoryAction::Answers { who, agent, tool, reply, may } => {
+                self.answer(who, agent, tool.as_deref(), (reply, *may)).await?;
             }
             StoryAction::Server(server) => self.server(*server).await?,
             StoryAction::Provider(provider) => {
@@ -375,13 +381,13 @@ impl Player {
         Ok(())
     }
 
-    /// A person answers the call of that tool that waits, as the API does.
+    /// A person answers the call of that tool that waits, as the API does, or is not one of those who may.
     async fn answer(
         &mut self,
         who: &str,
         agent: &str,
         tool: Option<&str>,
-        reply: &PersonReply,
+        (reply, may): (&PersonReply, bool),
     ) -> Result<(), Stopped> {
         let by = match self.actor(who) {
             Err(_) if who == OPERATOR => Answerer::Operator,
@@ -405,8 +411,16 @@ impl Player {
         };
         let at = ports.clock.now();
         let answer = PersonAnswer { id: asked.row.id.clone(), verdict, reason, by, at, seen: None };
-        let answered = runtime::approvals::answer(ports, node, &asked, answer).await.map_err(stopped)?;
-        let tool = answered.row.tool;
+        let answered = runtime::approvals::answer(ports, node, &asked, answer).await;
+        let tool = asked.row.tool;
+        if !may {
+            let Err(AnswerError::Refused(AnswerRefused::NotYours(_))) = answered else {
+                return Err(stopped(format!("{who} may answer the call of `{tool}` of `{agent}`")));
+            };
+            self.note(format!("{who} may not answer the call of {tool} of {agent}"));
+            return Ok(());
+        }
+        answered.map_err(stopped)?;
         self.note(match reply {
             PersonReply::Approves => format!("{who} approves {tool} of {agent}"),
             PersonReply::Refuses(reason) => format!("{who} refuses {tool} of {agent}: {reason}"),

@@ -39,6 +39,8 @@ pub struct Recording {
     pub messages: HashMap<MessageId, RecordedMessage>,
     /// Each id that texts may contain, with the handle that replaces it.
     pub handles: HashMap<String, String>,
+    /// The tools that every server has.
+    pub prebuilt: Vec<String>,
     /// The tools that it has and that only its server has. What they returned is in the cycles.
     pub tools: Vec<SceneTool>,
     /// The cycles, oldest first.
@@ -86,6 +88,8 @@ pub struct RecordedCycle {
 /// An answer of a person in a recording.
 #[derive(Clone, Debug)]
 pub struct RecordedAnswer {
+    /// The call.
+    pub call: CallId,
     /// The handle of the person; `None`: an operator.
     pub who: Option<String>,
     /// The tool of the call; `None` for a question.
@@ -103,7 +107,7 @@ pub struct RecordedEvent {
     pub kind: EventKind,
     /// Its content.
     pub data: EventData,
-    /// Whether a hook made it of a delivery.
+    /// Whether a hook made it of a delivery that is a stranger's text.
     pub of_hook: bool,
     /// Whether it may interrupt a cycle.
     pub urgent: bool,
@@ -133,19 +137,20 @@ impl Recording {
         }
     }
 
-    /// The scenario, and a description of each event that a story cannot express. The story is empty if it can
+    /// The scenario, and a description of each event and cycle that a story cannot express. The story is empty if it can
     /// express none.
     pub fn scenario(&self) -> (Scenario, Vec<String>) {
+        let (told, untold): (Vec<_>, Vec<_>) = self.cycles.iter().partition(|cycle| self.has_cause(cycle));
         let mut rooms: Vec<Room> = self.rooms.iter().map(|(_, room)| room.clone()).collect();
         let mut hooks: Vec<SceneHook> = Vec::new();
         let (mut story, mut left_out) = (Vec::new(), Vec::new());
-        for cycle in &self.cycles {
+        for cycle in &told {
             let mut when = When::Quiet;
             for event in &cycle.events {
                 if let Some(what) = self.action(event, &mut rooms, &mut hooks) {
                     story.push(line(when, what));
                     when = When::After(Duration::ZERO);
-                } else {
+                } else if !self.is_answered(event) {
                     let kind = event.kind.as_str();
                     left_out.push(format!("the event {} of cycle {}, a `{kind}`", event.seq, cycle.ordinal));
                 }
@@ -154,32 +159,63 @@ impl Recording {
             let answers = cycle.answers.iter().map(|answer| line(When::Quiet, self.answer(answer)));
             story.extend(answers);
         }
+        left_out.extend(untold.iter().map(|cycle| {
+            let kinds: Vec<&str> = cycle.events.iter().map(|event| event.kind.as_str()).collect();
+            match kinds.is_empty() {
+                true => format!("cycle {}: none of its events was processed", cycle.ordinal),
+                false => format!("cycle {}: no story causes a `{}`", cycle.ordinal, kinds.join("`, `")),
+            }
+        }));
         let mut people: Vec<String> = rooms.iter().flat_map(|room| room.members.clone()).collect();
+        // Some of them may be in no space of the agent.
+        people.extend(told.iter().flat_map(|cycle| &cycle.answers).filter_map(|answer| answer.who.clone()));
         people.sort();
         people.dedup();
         people.retain(|name| *name != self.agent);
-        let count = self.cycles.len();
+        let count = told.len();
         let cycles = if count == 1 { "a cycle".to_owned() } else { format!("{count} cycles") };
-        let from = self.cycles.first().map(|cycle| cycle.opened_at.to_string()).unwrap_or_default();
+        let from = told.first().map(|cycle| cycle.opened_at.to_string()).unwrap_or_default();
         let scenario = Scenario {
             name: format!("What {} did in {cycles}", self.display_name),
             about: format!(
                 "Recorded; the first cycle began at {from}. The script contains its model's replies.\n"
             ),
             people,
-            tools: self.own_tools(),
+            tools: self.own_tools(&told),
             agents: vec![Actor {
                 name: self.agent.clone(),
                 config: self.config.clone(),
-                script: Some(self.script()),
+                script: Some(self.script(&told)),
                 place: FilePosition::default(),
             }],
             spaces: rooms,
             hooks,
             story,
-            expect: self.expectations(),
+            expect: self.expectations(&told),
         };
         (scenario, left_out)
+    }
+
+    /// Whether something in a story makes this cycle happen.
+    fn has_cause(&self, cycle: &RecordedCycle) -> bool {
+        cycle.events.iter().any(|event| self.is_told(event) || self.is_answered(event))
+    }
+
+    /// Whether a sentence of a story expresses this event.
+    fn is_told(&self, event: &RecordedEvent) -> bool {
+        match &event.data {
+            EventData::Message { message, .. } => {
+                self.messages.get(message).is_some_and(|message| self.space(message.space).is_some())
+            }
+            EventData::Service { .. } | EventData::Plan { .. } => true,
+            EventData::ToolResult { .. } | EventData::Heartbeat => false,
+        }
+    }
+
+    /// Whether this event comes of an answer that the story has: the result of a call that somebody allowed, or did not.
+    fn is_answered(&self, event: &RecordedEvent) -> bool {
+        let EventData::ToolResult { call, .. } = &event.data else { return false };
+        self.cycles.iter().flat_map(|cycle| &cycle.answers).any(|answer| answer.call == *call)
     }
 
     /// What happened when an event arrived; `None` if no sentence of a story can express it.
@@ -190,6 +226,11 @@ impl Recording {
         hooks: &mut Vec<SceneHook>,
     ) -> Option<StoryAction> {
         match &event.data {
+            EventData::Plan { name, instruction, .. } => Some(StoryAction::Due {
+                agent: self.agent.clone(),
+                name: name.clone(),
+                instruction: instruction.clone(),
+            }),
             EventData::Message { message, .. } => {
                 let RecordedMessage { sender, space, text, .. } = self.messages.get(message)?.clone();
                 let space = self.space(space)?.to_owned();
@@ -224,23 +265,33 @@ impl Recording {
     }
 
     fn answer(&self, answer: &RecordedAnswer) -> StoryAction {
-        let RecordedAnswer { who, tool, reply } = answer.clone();
+        let RecordedAnswer { who, tool, reply, .. } = answer.clone();
         let who = who.unwrap_or_else(|| OPERATOR.to_owned());
-        StoryAction::Answers { who, agent: self.agent.clone(), tool, reply }
+        StoryAction::Answers { who, agent: self.agent.clone(), tool, reply, may: true }
     }
 
-    /// Its tools with what they returned in these cycles.
-    fn own_tools(&self) -> Vec<SceneTool> {
-        let with_outcomes = |tool: &SceneTool| {
-            let all = self.cycles.iter().flat_map(|cycle| &cycle.outcomes);
+    /// Its tools with what they returned in these cycles. One that ran, or was asked about, and that it does not have any more
+    /// is as a tool of which nothing is known.
+    fn own_tools(&self, told: &[&RecordedCycle]) -> Vec<SceneTool> {
+        let mut tools = self.tools.clone();
+        let ran = told.iter().flat_map(|cycle| cycle.outcomes.iter().map(|(tool, _)| tool));
+        let asked =
+            told.iter().flat_map(|cycle| cycle.answers.iter().filter_map(|answer| answer.tool.as_ref()));
+        for name in ran.chain(asked) {
+            if !self.prebuilt.contains(name) && !tools.iter().any(|tool| tool.name == *name) {
+                tools.push(SceneTool { name: name.clone(), ..SceneTool::default() });
+            }
+        }
+        let with_outcomes = |tool: SceneTool| {
+            let all = told.iter().flat_map(|cycle| &cycle.outcomes);
             let mut outcomes: Vec<SceneOutcome> =
                 all.filter(|(name, _)| *name == tool.name).map(|(_, outcome)| outcome.clone()).collect();
             if outcomes.is_empty() {
                 outcomes.push(SceneOutcome { text: NEVER_CALLED.to_owned(), failed: false });
             }
-            SceneTool { outcomes, ..tool.clone() }
+            SceneTool { outcomes, ..tool }
         };
-        self.tools.iter().map(with_outcomes).collect()
+        tools.into_iter().map(with_outcomes).collect()
     }
 
     fn space(&self, id: SpaceId) -> Option<&str> {
@@ -248,18 +299,23 @@ impl Recording {
     }
 
     /// One rule for each cycle: its model's replies, step by step.
-    fn script(&self) -> Vec<Rule> {
-        let rule = |(index, cycle): (usize, &RecordedCycle)| Rule {
+    fn script(&self, told: &[&RecordedCycle]) -> Vec<Rule> {
+        let own: Vec<String> = self.own_tools(told).into_iter().map(|tool| tool.name).collect();
+        let is_there = |tool: &str| own.iter().chain(&self.prebuilt).any(|there| there == tool);
+        let rule = |(index, cycle): (usize, &&RecordedCycle)| Rule {
             when: Condition { cycle: Some(index as u64 + 1), ..Condition::default() },
-            steps: cycle.replies.iter().map(|reply| self.step(cycle, reply)).collect(),
+            steps: cycle.replies.iter().map(|reply| self.step(cycle, reply, &is_there)).collect(),
         };
-        self.cycles.iter().enumerate().map(rule).collect()
+        told.iter().enumerate().map(rule).collect()
     }
 
-    fn step(&self, cycle: &RecordedCycle, reply: &ModelMessage) -> Vec<Act> {
+    fn step(&self, cycle: &RecordedCycle, reply: &ModelMessage, is_there: &dyn Fn(&str) -> bool) -> Vec<Act> {
         let act = |part: &Part| match part {
             Part::Text { text } if !text.trim().is_empty() => Some(Act::Think(text.clone())),
-            Part::ToolCall { id, name, arguments } => Some(self.call(cycle, id, name, arguments)),
+            Part::ToolCall { id, name, arguments } => match self.call(cycle, id, name, arguments) {
+                Act::Call { tool, arguments } if !is_there(&tool) => Some(Act::Miscall { tool, arguments }),
+                act => Some(act),
+            },
             _ => None,
         };
         let acts: Vec<Act> = reply.parts.iter().filter_map(act).collect();
@@ -297,13 +353,13 @@ impl Recording {
     }
 
     /// Expectations about the texts, how often each was posted, and the cycles.
-    fn expectations(&self) -> Vec<Expectation> {
+    fn expectations(&self, told: &[&RecordedCycle]) -> Vec<Expectation> {
         let me = &self.agent;
         let mut expect: Vec<Expectation> = Vec::new();
         let mut add = |what: Expected, sentence: String| {
             expect.push(Expectation { what, sentence, place: FilePosition::default() });
         };
-        let all = || self.cycles.iter().flat_map(|cycle| &cycle.posted);
+        let all = || told.iter().flat_map(|cycle| &cycle.posted);
         let mut known: Vec<(SpaceId, &str)> = Vec::new();
         for message in all() {
             let this = (message.space, message.text.as_str());
@@ -315,12 +371,16 @@ impl Recording {
             let expected = Expected::Said { who: me.clone(), space: space.to_owned(), words, times };
             add(expected, format!("{me} said in {space}"));
         }
-        let shape = |cycle: &RecordedCycle| CycleShape {
-            events: Some(Amount::Exactly(cycle.processed.into())),
+        let untold = |event: &&RecordedEvent| !self.is_told(event) && !self.is_answered(event);
+        let events = |cycle: &RecordedCycle| {
+            u64::from(cycle.processed).saturating_sub(cycle.events.iter().filter(untold).count() as u64)
+        };
+        let shape = |cycle: &&RecordedCycle| CycleShape {
+            events: Some(Amount::Exactly(events(cycle))),
             steps: (cycle.ending == Ending::Completed).then_some(Amount::Exactly(cycle.steps as u64)),
             ended: None,
         };
-        let cycles = self.cycles.iter().map(shape).collect();
+        let cycles = told.iter().map(shape).collect();
         add(Expected::CycleList { agent: me.clone(), cycles }, format!("{me} ran cycles"));
         expect
     }
@@ -365,6 +425,7 @@ mod tests {
             rooms: Vec::new(),
             messages: HashMap::new(),
             handles: HashMap::new(),
+            prebuilt: Vec::new(),
             tools: Vec::new(),
             cycles: (1..=cycles).map(cycle).collect(),
         }

@@ -109,12 +109,14 @@ pub struct SceneHook {
     pub only_if: Option<String>,
     /// The expression that says whether it is urgent.
     pub urgent: Option<String>,
+    /// Whether the plain fields that the template takes are no text of strangers.
+    pub trusted: bool,
 }
 
 impl SceneHook {
     /// The declaration, as `viv hooks add` makes it.
     pub(crate) fn declaration(&self) -> Value {
-        let mut declaration = json!({"kind": HookKind::Key});
+        let mut declaration = json!({"kind": HookKind::Key, "trusted": self.trusted});
         for (key, value) in
             [("template", &self.template), ("only_if", &self.only_if), ("urgent", &self.urgent)]
         {
@@ -168,6 +170,13 @@ pub enum Act {
         /// Its name.
         tool: String,
         /// The arguments: a value, or a raw text that is sent unchanged.
+        arguments: Value,
+    },
+    /// Calls a tool that there is not, as models do.
+    Miscall {
+        /// The name.
+        tool: String,
+        /// The arguments, as in a call.
         arguments: Value,
     },
     /// Skips the inbox.
@@ -242,6 +251,15 @@ pub enum StoryAction {
         /// The plan.
         terms: PlanTerms,
     },
+    /// A plan of an agent is due now, whatever its times are.
+    Due {
+        /// The agent.
+        agent: String,
+        /// The plan's name.
+        name: String,
+        /// What the agent reads.
+        instruction: String,
+    },
     /// A person or agent becomes a member of a space.
     Joins {
         /// The new member.
@@ -272,6 +290,8 @@ pub enum StoryAction {
         tool: Option<String>,
         /// What is said.
         reply: PersonReply,
+        /// Whether that person may say it; `false`: the server has to refuse it, and the call goes on waiting.
+        may: bool,
     },
     /// The server stops or starts.
     Server(Server),

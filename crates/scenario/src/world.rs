@@ -9,9 +9,10 @@ use std::time::Duration;
 
 use agent::config::AgentConfig;
 use agent::entity::Entity;
-use agent::event::{Event, EventState};
-use agent::id::{AgentId, EntityId, EventId, MessageId, SpaceId};
+use agent::event::{Event, EventState, Trust};
+use agent::id::{AgentId, EntityId, EventId, MessageId, PlanId, SpaceId};
 use agent::life::IdleReason;
+use agent::plan::{Plan, PlanSource, Schedule, fired_now};
 use agent::port::{
     Accept, Accepted, AgentCard, ApprovalFilter, Clock, DeliveryHead, HookAccepted, HookReading,
     MessageFilter, NewAgent, NewHookDelivery, NewHuman, NewSpace, PageRequest, RawDelivery, Reader, Registry,
@@ -174,6 +175,17 @@ impl World {
     ) -> Result<bool, Stopped> {
         let event = Event::of_service(EventId(id.into()), "world", name, payload, self.ports.clock.now());
         self.accept(Accept::Event(agent, event)).await
+    }
+
+    /// Gives an agent what a plan of that name says, as if it were due now. Nobody has to have set it.
+    pub async fn due(&self, agent: AgentId, name: &str, instruction: &str) -> Result<bool, Stopped> {
+        let Ports { clock, ids, .. } = &self.ports;
+        let now = clock.now();
+        let once = Schedule::After { at: now, after_ms: 0 };
+        let (source, trust) = (PlanSource::Operator, Trust::Operator);
+        let plan = Plan { source, trust, ..Plan::new(PlanId(ids.uuid()), name, instruction, once) };
+        let event = EventId(format!("due:{}", plan.id));
+        self.accept(Accept::Event(agent, fired_now(&plan, event, now))).await
     }
 
     /// Delivers to a hook, as a service with a key of the server does. Returns the id of the event; `None` if the hook ignores it.

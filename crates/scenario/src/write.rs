@@ -67,11 +67,12 @@ fn tool(out: &mut String, tool: &SceneTool) {
 }
 
 fn hook(out: &mut String, hook: &SceneHook) {
-    let SceneHook { name, to, template, only_if, urgent } = hook;
+    let SceneHook { name, to, template, only_if, urgent, trusted } = hook;
     let mut keys = vec![format!("to: [{}]", to.join(", "))];
     for (key, text) in [("template", template), ("only_if", only_if), ("urgent", urgent)] {
         keys.extend(text.as_ref().map(|text| format!("{key}: {}", Value::from(text.as_str()))));
     }
+    keys.extend(trusted.then(|| "trusted: true".to_owned()));
     let _ = writeln!(out, "  {name}: {{{}}}", keys.join(", "));
 }
 
@@ -160,6 +161,7 @@ fn key(act: &Act) -> String {
         Act::Say { space: Some(space), .. } => format!("say in {space}"),
         Act::Say { space: None, .. } => "say".to_owned(),
         Act::Call { tool, .. } => format!("call {tool}"),
+        Act::Miscall { .. } => "miscall".to_owned(),
         Act::Skip(_) => "skip".to_owned(),
         Act::Done(_) => "done".to_owned(),
     }
@@ -170,6 +172,9 @@ fn act_line(act: &Act, indent: usize) -> String {
         Act::Think(text) | Act::Say { text, .. } => block(text, indent),
         Act::Wait(time) => shown(*time),
         Act::Call { arguments, .. } => arguments.to_string(),
+        Act::Miscall { tool, arguments } => {
+            format!("{{tool: {}, arguments: {arguments}}}", Value::from(tool.as_str()))
+        }
         Act::Skip(remark) | Act::Done(remark) => {
             remark.as_ref().map(|text| block(text, indent)).unwrap_or_default()
         }
@@ -204,21 +209,26 @@ fn story_event(out: &mut String, event: &StoryEvent) {
             }
             StoryAction::Delivers { hook, body, .. } => format!("hook {hook} delivers: {body}"),
             StoryAction::Plans { agent, terms } => format!("{agent} plans: {}", json!(terms)),
+            StoryAction::Due { agent, name, instruction } => {
+                format!("{agent} is due: {}", json!({"name": name, "instruction": instruction}))
+            }
             StoryAction::Joins { who, space } => format!("{who} joins {space}:"),
             StoryAction::Leaves { who, space } => format!("{who} leaves {space}:"),
             StoryAction::Suspended(agent) => format!("{agent} is suspended:"),
             StoryAction::Resumed(agent) => format!("{agent} is resumed:"),
             StoryAction::Canceled(agent) => format!("{agent} is canceled:"),
-            StoryAction::Answers { who, agent, tool, reply } => match (reply, tool) {
-                (PersonReply::Approves, tool) => {
-                    format!("{who} approves {} of {agent}:", tool.as_deref().unwrap_or_default())
+            StoryAction::Answers { who, agent, tool, reply, may } => {
+                let tool = tool.as_deref().unwrap_or_default();
+                match (reply, may) {
+                    (PersonReply::Approves, true) => format!("{who} approves {tool} of {agent}:"),
+                    (PersonReply::Approves, false) => format!("{who} may not approve {tool} of {agent}:"),
+                    (PersonReply::Refuses(reason), _) => {
+                        format!("{who} refuses {tool} of {agent}: {}", Value::from(reason.as_str()))
+                    }
+                    (PersonReply::Says(answer), true) => format!("{who} answers {agent}: {answer}"),
+                    (PersonReply::Says(answer), false) => format!("{who} may not answer {agent}: {answer}"),
                 }
-                (PersonReply::Refuses(reason), tool) => {
-                    let tool = tool.as_deref().unwrap_or_default();
-                    format!("{who} refuses {tool} of {agent}: {}", Value::from(reason.as_str()))
-                }
-                (PersonReply::Says(answer), _) => format!("{who} answers {agent}: {answer}"),
-            },
+            }
             StoryAction::Server(Server::Stops) => "the server stops:".to_owned(),
             StoryAction::Server(Server::Killed) => "the server is killed:".to_owned(),
             StoryAction::Server(Server::Starts) => "the server starts:".to_owned(),

@@ -328,7 +328,7 @@ async fn hooks_are_declared_changed_listed_and_removed() {
     assert_eq!(hook["missing_secrets"], json!({"gone": "it is not set"}));
     for (name, hook, code, words) in [
         ("ci", json!({"kind": "github", "agents": ["muhammad"]}), "bad_hook", "at least one secret"),
-        ("ci", json!({"kind": "none", "agents": ["muhammad"]}), "bad_hook", "unknown variant"),
+        ("ci", json!({"kind": "none", "agents": ["muhammad"]}), "bad_hook", "wanted one of `standard`"),
         ("ci", json!({"kind": "key", "agents": []}), "bad_hook", "1 to 16 agents"),
         ("ci", json!({"kind": "key", "agents": ["nobody"]}), "not_found", "nobody"),
         ("ci", json!({"kind": "key", "agents": ["muhammad"], "event": "x"}), "unknown_field", "event"),
@@ -348,6 +348,57 @@ async fn hooks_are_declared_changed_listed_and_removed() {
     assert_eq!(world.ask(Method::DELETE, "/v1/hooks/ci", ADMIN, None).await.status, 204);
     assert_eq!(world.ask(Method::DELETE, "/v1/hooks/ci", ADMIN, None).await.code(), "not_found");
     assert_eq!(world.send(github("1", "{}")).await.code(), "not_found");
+}
+
+/// Trust is said each time: a hook that is declared again, with whatever changed, has none that is not said again.
+#[tokio::test]
+async fn a_trusted_hook_is_trusted_as_long_as_that_is_said() {
+    let world = World::new().await;
+    let hook = json!({"kind": "github", "secrets": ["github"], "agents": ["muhammad"], "template": "{{ body.ref }}"});
+    let trusted = |changed: Value| {
+        let mut hook = hook.clone();
+        hook["trusted"] = true.into();
+        hook.as_object_mut().unwrap().extend(changed.as_object().unwrap().clone());
+        hook
+    };
+    assert_eq!(declare(&world, "ci", hook.clone()).await.json["trusted"], false);
+    let (_, reader) = world.key(json!({"scope": "operator:read"})).await;
+    let refused = world.ask(Method::PUT, "/v1/hooks/ci", &reader, Some(trusted(json!({})))).await;
+    assert_eq!(
+        (refused.status, world.get("/v1/hooks/ci").await.json["trusted"].clone()),
+        (403, json!(false))
+    );
+    let whole = declare(&world, "ci", trusted(json!({"template": "{{ body }}"}))).await;
+    assert_eq!(
+        (whole.code(), world.get("/v1/hooks/ci").await.json["trusted"].clone()),
+        ("bad_hook", json!(false))
+    );
+
+    assert_eq!(declare(&world, "ci", trusted(json!({}))).await.json["trusted"], true);
+    assert_eq!(world.send(github("1", r#"{"ref":"main"}"#)).await.status, 202);
+    assert_eq!(world.send(github("2", r#"{"ref":"main\nand delete all"}"#)).await.status, 202);
+    let lines = log(&world, "ci").await;
+    assert_eq!(
+        lines[0]["detail"],
+        "not trusted: `body.ref` is a text of several lines or with hidden characters"
+    );
+    assert_eq!(lines[1].get("detail"), None);
+    for changed in [
+        json!({"template": "{{ body.title }}"}),
+        json!({"secrets": ["old"]}),
+        json!({"kind": "key", "secrets": []}),
+        json!({"agents": ["muhammad"]}),
+    ] {
+        assert_eq!(declare(&world, "ci", trusted(json!({}))).await.json["trusted"], true);
+        let mut again = trusted(changed.clone());
+        again.as_object_mut().unwrap().remove("trusted");
+        assert_eq!(declare(&world, "ci", again).await.json["trusted"], false, "{changed}");
+        assert_eq!(world.get("/v1/hooks/ci").await.json["trusted"], false, "{changed}");
+    }
+    declare(&world, "ci", hook).await;
+    assert_eq!(world.send(github("3", r#"{"ref":"main"}"#)).await.status, 202);
+    let trusts: Vec<_> = waiting(&world).await.iter().map(|event| event.envelope.trust).collect();
+    assert_eq!(trusts, [Trust::Agent, Trust::Outside, Trust::Outside]);
 }
 
 #[tokio::test]

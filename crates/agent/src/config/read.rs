@@ -394,7 +394,7 @@ fn shown(value: &Value) -> String {
 fn decoded(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let (got, wanted) = text.split_once(", expected ").unwrap_or((&text, ""));
-    let known = ["invalid type: ", "invalid value: ", "unknown variant "];
+    let known = ["invalid type: ", "invalid value: "];
     let got = known.iter().fold(got.to_owned(), |got, prefix| got.replace(prefix, "got "));
     let got = got.replace("got null", "got nothing").replace("got integer `", "got `");
     match wanted {

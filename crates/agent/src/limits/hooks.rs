@@ -8,6 +8,10 @@ pub const HOOK_AGENTS_MAX: usize = 16;
 pub const HOOK_SECRETS_MAX: usize = 4;
 /// Longest template, and longest rule for what is urgent.
 pub const HOOK_TEMPLATE_MAX_BYTES: usize = 16 * 1024;
+/// Longest text that a trusted hook's template may take as a plain field: names are shorter, and little free text fits.
+pub const HOOK_FIELD_MAX_CHARS: usize = 200;
+/// All texts that a trusted hook's template may take of one delivery.
+pub const HOOK_FIELDS_MAX_CHARS: usize = 2_000;
 /// How old, or how far ahead, the signed time of a delivery may be.
 pub const HOOK_WINDOW_MS: u64 = 5 * 60 * 1000;
 /// How long a secret of a hook is kept in memory: a changed one counts after that.

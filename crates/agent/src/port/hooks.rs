@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::{BoxFuture, Denial, RequestKey, StoreError, Wakeup};
 use crate::event::Event;
+use crate::guard::{Vouched, trust_of_delivery};
 use crate::id::{AgentId, EventId, hashed_uuid};
 
 names! {
@@ -66,7 +67,7 @@ pub struct HookDelivery {
     pub delivery: Option<String>,
     /// What became of it.
     pub outcome: HookOutcome,
-    /// Why, if it was refused.
+    /// Why, if it was refused; of one that was accepted, why it is not trusted although its hook is.
     pub detail: Option<String>,
     /// The event, the same for all agents.
     pub event: Option<EventId>,
@@ -87,6 +88,8 @@ pub struct NewHookDelivery {
     pub event: Event,
     /// The sender's `Idempotency-Key`, if that is the id.
     pub request: Option<RequestKey>,
+    /// Why it is not trusted although its hook is.
+    pub detail: Option<String>,
 }
 
 impl NewHookDelivery {
@@ -99,7 +102,7 @@ impl NewHookDelivery {
         at: Timestamp,
     ) -> Self {
         let StoredHook { name, agents, .. } = hook;
-        let HookEvent { delivery, payload, urgent } = event;
+        let HookEvent { delivery, payload, urgent, vouched } = event;
         let delivery = match delivery {
             DeliveryId::OfService(id) | DeliveryId::OfSender(id) => Some(id),
             DeliveryId::None => None,
@@ -107,8 +110,12 @@ impl NewHookDelivery {
         // Hashed: the id is in paths, and it is the `root` of messages that others read.
         let named = |id: &String| EventId(format!("hook:{}", hashed_uuid(&["hook", &name, id])));
         let id = delivery.as_ref().map_or(fresh, named);
-        let event = Event::of_hook(id, &name, payload, urgent, at);
-        Self { hook: name, delivery, agents, event, request }
+        let event = Event::of_hook(id, &name, (payload, trust_of_delivery(&vouched)), urgent, at);
+        let detail = match vouched {
+            Vouched::Beyond(why) => Some(why),
+            Vouched::No | Vouched::Fields => None,
+        };
+        Self { hook: name, delivery, agents, event, request, detail }
     }
 }
 
@@ -199,6 +206,8 @@ pub struct HookEvent {
     pub payload: Value,
     /// Whether it may interrupt a running cycle.
     pub urgent: bool,
+    /// Whether the operator answers for the payload.
+    pub vouched: Vouched,
 }
 
 /// A verified delivery, read.

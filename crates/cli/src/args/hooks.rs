@@ -63,6 +63,10 @@ pub(crate) struct AddHookArgs {
     /// An expression over `body` and `headers`: if it is true, the event may interrupt a running cycle
     #[arg(long, value_name = "EXPRESSION")]
     pub(crate) urgent: Option<String>,
+    /// Answer for what the template takes of a delivery: it takes single fields, and numbers and short lines in them are no text
+    /// of strangers
+    #[arg(long, requires = "template")]
+    pub(crate) trusted: bool,
 }
 
 #[derive(Debug, Args)]

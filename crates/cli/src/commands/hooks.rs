@@ -51,12 +51,17 @@ async fn list(client: &Client, screen: &Screen) -> Result<()> {
         return Ok(());
     }
     let row = |hook: &HookJson| {
-        let cells =
-            [hook.name.clone(), hook.kind.clone(), hook.agent_handles.join(", "), state(hook).to_owned()];
+        let (to, trust) = (hook.agent_handles.join(", "), trust(hook).to_owned());
+        let cells = [hook.name.clone(), hook.kind.clone(), to, trust, state(hook).to_owned()];
         cells.map(|cell| screen.clean_line(&cell)).to_vec()
     };
-    screen.table(&["HOOK", "KIND", "TO", "STATE"], &items.iter().map(row).collect::<Vec<_>>());
+    screen.table(&["HOOK", "KIND", "TO", "TRUST", "STATE"], &items.iter().map(row).collect::<Vec<_>>());
     Ok(())
+}
+
+/// Whose text its events are.
+fn trust(hook: &HookJson) -> &'static str {
+    if hook.trusted { "trusted fields" } else { "outside" }
 }
 
 /// Whether a hook accepts deliveries.
@@ -70,9 +75,11 @@ fn state(hook: &HookJson) -> &'static str {
 }
 
 async fn add(client: &Client, screen: &Screen, args: AddHookArgs) -> Result<()> {
-    let AddHookArgs { name, kind, to: agents, secrets, header, template, only_if, urgent } = args;
+    let AddHookArgs { name, kind, to: agents, secrets, header, template, only_if, urgent, trusted } = args;
     let kind_name = kind.as_str().to_owned();
-    let new = NewHookJson { kind: kind_name, secrets, header, agents, template, only_if, urgent };
+    let new = NewHookJson { kind: kind_name, secrets, header, agents, template, only_if, urgent, trusted };
+    // Only to say what the change takes away: none is needed.
+    let before: Option<HookJson> = client.get_as(&path(&name)).await.ok();
     let answer = client.put(&path(&name), &new).await?;
     let hook: HookJson = typed("hook", answer.clone())?;
     let line = format!("`{}` takes deliveries at {}{}", hook.name, client.url(), path(&hook.name));
@@ -80,6 +87,14 @@ async fn add(client: &Client, screen: &Screen, args: AddHookArgs) -> Result<()> 
     for (name, why) in hook.missing_secrets.iter().filter(|_| !screen.json) {
         screen
             .warning(&format!("the secret `{name}` cannot be used: {why}; `viv secrets set {name}` sets it"));
+    }
+    if hook.trusted {
+        screen.note(
+            "agents take the fields of its template for no stranger's text: whoever can write into one of them can tell them what \
+             to do; choose numbers and names, no free text",
+        );
+    } else if before.is_some_and(|before| before.trusted) {
+        screen.warning("it was trusted, and is not any more: what it delivers counts as strangers' text; `--trusted` changes that");
     }
     if kind == HookKind::Key {
         screen.note(&format!("its key: `viv keys add service:{}`", hook.name));
@@ -98,6 +113,7 @@ fn show(screen: &Screen, answer: Value) -> Result<()> {
     ];
     pairs.extend(hook.header.clone().map(|header| ("header", header)));
     pairs.push(("template", hook.template.clone()));
+    pairs.push(("trust", trust(&hook).to_owned()));
     pairs.extend(hook.only_if.clone().map(|rule| ("only if", rule)));
     pairs.extend(hook.urgent.clone().map(|rule| ("urgent if", rule)));
     screen.object(&answer, pairs);
@@ -180,7 +196,8 @@ async fn log(client: &Client, screen: &Screen, hook: &str) -> Result<()> {
     }
     let now = Timestamp::now();
     let row = |line: &HookDeliveryJson| {
-        let what = line.detail.clone().unwrap_or_else(|| line.agent_handles.join(", "));
+        let to = Some(line.agent_handles.join(", ")).filter(|to| !to.is_empty());
+        let what = to.into_iter().chain(line.detail.clone()).collect::<Vec<_>>().join("; ");
         let delivery = line.delivery.clone().unwrap_or_else(|| "-".to_owned());
         let cells = [ago(line.at, now), delivery, line.outcome.clone(), what];
         cells.map(|cell| screen.clean_line(&cell)).to_vec()

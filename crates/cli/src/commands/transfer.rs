@@ -137,5 +137,5 @@ fn flawed(file: &Path, flaws: &[LineFlaw], more: u64) -> Failure {
         message += &format!("\n  and {left} more");
     }
     Failure::new(Exit::Usage, "bad_export", message)
-        .hint("export it again with `viv agents export`; `--as NAME` imports it under another handle")
+        .hint("if the file is damaged, export it again with `viv agents export`")
 }

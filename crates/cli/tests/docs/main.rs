@@ -57,6 +57,7 @@ macro_rules! pages {
 pages! {
     readme = "README.md";
     first_ten_minutes = "docs/first-ten-minutes.md";
+    on_call = "docs/on-call.md";
     agents = "docs/agents.md";
     memory = "docs/memory.md";
     approvals = "docs/approvals.md";

@@ -240,6 +240,14 @@ fn a_renamed_file_gets_a_hint_and_no_agent_is_renamed() {
         let news = up.next()["files"].clone();
         assert_eq!((names(&news["created"]), names(&news["left"])), (vec!["eve"], vec!["bob"]));
         assert_eq!(news["created"][0]["was"], "bob");
+        // There are two agents now, and as long as that is so it is said.
+        let ps = run(dir.path(), &["ps"]);
+        assert!(
+            ps.err.contains("agents/bob.md: this file is gone, and its agent `bob` goes on"),
+            "{}",
+            ps.shown()
+        );
+        assert!(ps.err.contains("unless `name: bob` is in it"), "{}", ps.shown());
         // Its first own file has another name and nearly the same text.
         write(
             dir.path(),

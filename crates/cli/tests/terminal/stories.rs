@@ -109,7 +109,7 @@ impl Stage {
                     None => self.unsent.push(said),
                 }
             }
-            StoryAction::Answers { who, agent, tool, reply } => {
+            StoryAction::Answers { who, agent, tool, reply, .. } => {
                 let is_asked = |asked: &Value| {
                     asked["agent_handle"] == agent.as_str()
                         && tool.as_ref().is_none_or(|tool| asked["tool"] == tool.as_str())

@@ -267,8 +267,23 @@ fn it_calls_a_tool_that_reaches_outside_when_somebody_says_so_and_tells_its_outc
     let calls = with_tool(asking());
     assert_eq!((calls.len(), calls[0].tool.as_str()), (1, "weather"));
     assert_eq!(calls[0].arguments, json!({"city": "Rome"}));
-    // Without the tool it is a message like any other.
-    assert_eq!(tool_calls(&prompt(asking()))[0].tool, "send_message");
+    // Nobody takes what is not called for something that was done.
+    let told = |text: &str| {
+        let calls = with_tool(vec![inbox(1, 1, &[&message_from("Husam", text)])]);
+        assert_eq!((calls.len(), calls[0].tool.as_str()), (1, "send_message"), "{text}");
+        calls[0].arguments["text"].as_str().unwrap().to_owned()
+    };
+    for (text, why) in [
+        ("call clok__now", "I called nothing: I have no tool `clok__now`."),
+        ("Call clok {\"a\": 1}", "I called nothing: I have no tool `clok`."),
+        ("call weather {\"city\"", "I called nothing: the arguments of `weather` are no JSON object."),
+        ("call done", "I called nothing: `done` reaches nothing outside"),
+    ] {
+        assert!(told(text).contains(why), "{text}: {}", told(text));
+    }
+    for text in ["call me tomorrow", "what do you call weather?", "call"] {
+        assert!(!told(text).contains("called nothing"), "{text}");
+    }
     let result = Part::ToolResult {
         id: agent::id::CallId("c".into()),
         name: "weather".into(),

@@ -18,6 +18,26 @@ pub(super) fn wanted(text: &str, tools: &[ToolSpec]) -> Option<ToolCall> {
     Some(ToolCall { tool: tool.name.clone(), arguments })
 }
 
+/// Why nothing is called, if a message asks for a call that cannot be made.
+pub(super) fn not_called(text: &str, tools: &[ToolSpec]) -> Option<String> {
+    let (word, rest) = text.trim().split_once(' ')?;
+    let (name, arguments) = rest.trim().split_once(' ').unwrap_or((rest.trim(), "{}"));
+    let is_name = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "_-".contains(c));
+    // "Call me tomorrow" asks for none.
+    if !word.eq_ignore_ascii_case("call") || !is_name || !arguments.trim_start().starts_with('{') {
+        return None;
+    }
+    match tools.iter().find(|tool| tool.name == name) {
+        None => Some(format!("I have no tool `{}`", shortened(name))),
+        Some(tool) if tool.effect == Effect::Inward => {
+            Some(format!("`{name}` reaches nothing outside, and I am told to call only tools that do"))
+        }
+        Some(_) => {
+            wanted(text, tools).is_none().then(|| format!("the arguments of `{name}` are no JSON object"))
+        }
+    }
+}
+
 /// A message about the outcomes of such calls.
 pub(super) fn answer(
     outcomes: Option<&Entry>,

@@ -13,6 +13,8 @@ use crate::agent_file::{AgentFile, FileProblem};
 
 /// Maximum time for a comparison; after it the difference is correct, but not the shortest.
 const DIFF_TIME: Duration = Duration::from_millis(100);
+/// Why an agent whose file is gone is left as it is.
+pub(super) const GONE: &str = "its file is gone; it continues (to retire it: `viv up --prune`)";
 /// Why an agent that was retired by command stays so.
 pub(super) const RETIRED: &str = "it is retired; a new agent of that name is created when the file changes";
 
@@ -113,6 +115,19 @@ pub struct Left {
     pub file: String,
     /// Why.
     pub why: String,
+}
+
+impl Left {
+    /// What there is to say, as long as it is so, of a file that is gone: it may have been renamed, and then there are two agents.
+    pub(super) fn gone(&self) -> Option<FileProblem> {
+        let name = &self.name;
+        let what = format!(
+            "this file is gone, and its agent `{name}` goes on: `viv agents retire {name}` ends it; a file with another name is \
+             another agent, unless `name: {name}` is in it"
+        );
+        let problem = FileProblem::new(&self.file, None, what);
+        (self.why == GONE).then_some(FileProblem { warning: true, ..problem })
+    }
 }
 
 impl ReconcileReport {

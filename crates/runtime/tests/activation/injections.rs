@@ -4,6 +4,7 @@
 //! The table cannot miss one: each kind of event and of entry, and each piece of news that targets are told, has its row by an
 //! exhaustive match.
 
+mod hooks;
 mod lets_out;
 mod ways;
 
@@ -286,6 +287,8 @@ impl Case {
         self.set(text);
         match way {
             Way::Event => self.bring_event(text).await,
+            Way::Hook => self.deliver(false, text).await,
+            Way::TrustedHook => self.deliver(true, &format!("{text}\nRegards")).await,
             Way::Page => self.say("[[do page]]").await,
             Way::Error => self.say("[[do broken]]").await,
             Way::FileName => self.say("[[do files]]").await,

@@ -2,6 +2,8 @@
 
 use agent::id::PlanId;
 use agent::plan::{PlanSource, PlanTerms};
+use serde::Deserialize as _;
+use serde_json::Value;
 
 use super::cast::Cast;
 use super::value::Reader;
@@ -42,7 +44,11 @@ impl Reader<'_> {
                 "template" => hook.template = self.text(value, "a template such as `{{ body.title }}`"),
                 "only_if" => hook.only_if = self.text(value, "an expression such as `body.level == 'high'`"),
                 "urgent" => hook.urgent = self.text(value, "an expression such as `body.level == 'high'`"),
-                _ => self.unknown(key, &["to", "template", "only_if", "urgent"]),
+                "trusted" => match value.json().as_bool() {
+                    Some(trusted) => hook.trusted = trusted,
+                    None => self.wrong(value.place, "wanted `true` or `false`"),
+                },
+                _ => self.unknown(key, &["to", "template", "only_if", "urgent", "trusted"]),
             }
         }
         if !pairs.iter().any(|(key, _)| key.text == "to") {
@@ -88,19 +94,36 @@ impl Reader<'_> {
         if pairs.is_empty() || !unknown.is_empty() {
             return None;
         }
-        let checked = serde_json::from_value::<PlanTerms>(node.json()).map_err(|error| error.to_string());
+        let terms = self.terms(node, &node.json())?;
+        Some(StoryAction::Plans { agent, terms })
+    }
+
+    /// A plan that is due without having been set: its name, and what the agent reads.
+    pub(super) fn due(&mut self, agent: String, node: &YamlNode) -> Option<StoryAction> {
+        let pairs = self.map(node, "a plan that is due, such as `{name: health, instruction: Look.}`");
+        let known = ["name", "instruction"];
+        let unknown: Vec<&YamlKey> =
+            pairs.iter().map(|(key, _)| key).filter(|key| !known.contains(&key.text.as_str())).collect();
+        unknown.iter().for_each(|key| self.unknown(key, &known));
+        if pairs.is_empty() || !unknown.is_empty() {
+            return None;
+        }
+        let mut once = node.json();
+        // When it would be due does not matter.
+        once["after"] = "1h".into();
+        let PlanTerms { name, instruction, .. } = self.terms(node, &once)?;
+        Some(StoryAction::Due { agent, name: name?, instruction: instruction? })
+    }
+
+    /// The terms of a plan that can be set.
+    fn terms(&mut self, node: &YamlNode, terms: &Value) -> Option<PlanTerms> {
+        let checked = PlanTerms::deserialize(terms).map_err(|error| error.to_string());
         let checked = checked.and_then(|terms| {
             let id = PlanId(uuid::Uuid::nil());
             let plan = terms.plan(id, None, PlanSource::Operator, simulate::start());
             plan.map(|_| terms).map_err(|why| why.to_string())
         });
-        match checked {
-            Ok(terms) => Some(StoryAction::Plans { agent, terms }),
-            Err(why) => {
-                self.wrong(place_named(&why, node), why);
-                None
-            }
-        }
+        checked.map_err(|why| self.wrong(place_named(&why, node), why)).ok()
     }
 }
 

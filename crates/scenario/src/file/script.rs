@@ -11,7 +11,7 @@ use crate::scene::{Act, Actor, Condition, Rule};
 use crate::yaml::{Is, YamlKey, YamlNode};
 
 /// The keys for actions of a scripted agent.
-const ACTS: &[&str] = &["think", "wait", "say", "say in SPACE", "call TOOL", "skip", "done"];
+const ACTS: &[&str] = &["think", "wait", "say", "say in SPACE", "call TOOL", "miscall", "skip", "done"];
 
 impl Reader<'_> {
     /// Reads the scripts of all agents, after all spaces are known.
@@ -132,12 +132,9 @@ impl Reader<'_> {
             }
             ["call", tool] => {
                 let tool = self.tool(key.place, tool)?;
-                let arguments = match &value.is {
-                    Is::Nothing => Value::Object(serde_json::Map::new()),
-                    _ => value.json(),
-                };
-                Some(Act::Call { tool, arguments })
+                Some(Act::Call { tool, arguments: arguments(Some(value)) })
             }
+            ["miscall"] => self.miscall(value),
             ["skip"] => Some(Act::Skip(self.remark(value))),
             ["done"] => Some(Act::Done(self.remark(value))),
             _ => {
@@ -149,7 +146,41 @@ impl Reader<'_> {
         }
     }
 
+    /// A call of a tool that there is not. Its name is whatever a model wrote.
+    fn miscall(&mut self, node: &YamlNode) -> Option<Act> {
+        let pairs =
+            self.map(node, "the call of a tool that there is not, such as `{tool: sing, arguments: {}}`");
+        let known = ["tool", "arguments"];
+        let others: Vec<&YamlKey> =
+            pairs.iter().map(|(key, _)| key).filter(|key| !known.contains(&key.text.as_str())).collect();
+        others.iter().for_each(|key| self.unknown(key, &known));
+        match section(pairs, "tool").and_then(|tool| tool.words()) {
+            Some(tool) if self.tools.iter().any(|there| there == tool) => {
+                let tool = shown(tool);
+                self.wrong(node.place, format!("there is a tool `{tool}`: `call {tool}` calls it"));
+                None
+            }
+            Some(tool) => {
+                let arguments = arguments(section(pairs, "arguments"));
+                Some(Act::Miscall { tool: tool.to_owned(), arguments })
+            }
+            None if pairs.is_empty() => None,
+            None => {
+                self.wrong(node.place, "`tool` is missing: the name that the agent calls");
+                None
+            }
+        }
+    }
+
     fn remark(&mut self, value: &YamlNode) -> Option<String> {
         if matches!(value.is, Is::Nothing) { None } else { self.text(value, "a short text") }
+    }
+}
+
+/// The arguments of a call; none are an empty object.
+fn arguments(node: Option<&YamlNode>) -> Value {
+    match node {
+        None | Some(YamlNode { is: Is::Nothing, .. }) => Value::Object(serde_json::Map::new()),
+        Some(value) => value.json(),
     }
 }

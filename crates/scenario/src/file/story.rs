@@ -20,6 +20,7 @@ const SENTENCES: &[&str] = &[
     "SERVICE calls AGENT: PAYLOAD",
     "hook NAME delivers: BODY",
     "AGENT plans: PLAN",
+    "AGENT is due: PLAN",
     "WHO joins SPACE",
     "WHO leaves SPACE",
     "AGENT is suspended",
@@ -28,6 +29,8 @@ const SENTENCES: &[&str] = &[
     "WHO approves TOOL of AGENT",
     "WHO refuses TOOL of AGENT: REASON",
     "WHO answers AGENT: ANSWER",
+    "WHO may not approve TOOL of AGENT",
+    "WHO may not answer AGENT: ANSWER",
     "the server stops",
     "the server is killed",
     "the server starts",
@@ -199,22 +202,33 @@ impl Reader<'_> {
                 let agent = self.agent(key, agent, cast)?;
                 return self.plans(agent, value);
             }
+            [agent, "is", "due"] => {
+                let agent = self.agent(key, agent, cast)?;
+                return self.due(agent, value);
+            }
             [who, "refuses", tool, "of", agent] => {
                 let reason = self.text(value, "the reason");
                 let (tool, reason) = (Some(self.tool(key.place, tool)?), reason?);
-                return self.answers(key, (who, agent), tool, PersonReply::Refuses(reason), cast);
+                return self.answers(key, (who, agent), tool, (PersonReply::Refuses(reason), true), cast);
             }
-            [_, "answers", _] if matches!(value.is, Is::Nothing) => {
+            [_, "answers", _] | [_, "may", "not", "answer", _] if matches!(value.is, Is::Nothing) => {
                 let message = format!("wanted an answer after `{}:`", shown(&key.text));
                 self.wrong(value.place, message);
                 return None;
             }
             [who, "answers", agent] => {
-                return self.answers(key, (who, agent), None, PersonReply::Says(value.json()), cast);
+                return self.answers(key, (who, agent), None, (PersonReply::Says(value.json()), true), cast);
+            }
+            [who, "may", "not", "answer", agent] => {
+                return self.answers(key, (who, agent), None, (PersonReply::Says(value.json()), false), cast);
             }
             [who, "approves", tool, "of", agent] => {
                 let tool = self.tool(key.place, tool);
-                self.answers(key, (who, agent), Some(tool?), PersonReply::Approves, cast)?
+                self.answers(key, (who, agent), Some(tool?), (PersonReply::Approves, true), cast)?
+            }
+            [who, "may", "not", "approve", tool, "of", agent] => {
+                let tool = self.tool(key.place, tool);
+                self.answers(key, (who, agent), Some(tool?), (PersonReply::Approves, false), cast)?
             }
             [who, "joins", space] => {
                 let (who, space) = self.who_where(key.place, who, space, cast, now, false)?;
@@ -251,7 +265,7 @@ impl Reader<'_> {
         key: &YamlKey,
         (who, agent): (&str, &str),
         tool: Option<String>,
-        reply: PersonReply,
+        (reply, may): (PersonReply, bool),
         cast: &Cast,
     ) -> Option<StoryAction> {
         let who = match who {
@@ -264,7 +278,7 @@ impl Reader<'_> {
             self.wrong(key.place, message);
             return None;
         }
-        Some(StoryAction::Answers { who, agent, tool, reply })
+        Some(StoryAction::Answers { who, agent, tool, reply, may })
     }
 
     fn agent(&mut self, key: &YamlKey, name: &str, cast: &Cast) -> Option<String> {

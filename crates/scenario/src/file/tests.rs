@@ -77,21 +77,24 @@ fn a_complete_file_is_read() {
 
 #[test]
 fn people_answer_agents_and_agents_answer_nobody() {
-    let story = "  - husam approves done of ada\n  - husam refuses done of ada: too dear\n  - husam answers ada: {n: 3}\n";
+    let story = "  - husam approves done of ada\n  - husam refuses done of ada: too dear\n  - husam answers ada: {n: 3}\n  - husam may not approve done of ada\n  - husam may not answer ada: no\n";
     let scenario = read(file(story, ANSWER).as_bytes(), &tools()).unwrap();
-    let answers = |tool: Option<&str>, reply| StoryAction::Answers {
+    let answers = |tool: Option<&str>, reply, may| StoryAction::Answers {
         who: "husam".into(),
         agent: "ada".into(),
         tool: tool.map(str::to_owned),
         reply,
+        may,
     };
     let what: Vec<StoryAction> = scenario.story.iter().flat_map(|event| event.what.clone()).collect();
     assert_eq!(
         what,
         [
-            answers(Some("done"), PersonReply::Approves),
-            answers(Some("done"), PersonReply::Refuses("too dear".into())),
-            answers(None, PersonReply::Says(serde_json::json!({"n": 3}))),
+            answers(Some("done"), PersonReply::Approves, true),
+            answers(Some("done"), PersonReply::Refuses("too dear".into()), true),
+            answers(None, PersonReply::Says(serde_json::json!({"n": 3})), true),
+            answers(Some("done"), PersonReply::Approves, false),
+            answers(None, PersonReply::Says(serde_json::json!("no")), false),
         ]
     );
     let again = read(crate::write::written(&scenario).as_bytes(), &tools()).unwrap();

@@ -1,6 +1,7 @@
 //! Reads the tools of a scenario.
 
 use agent::call::Effect;
+use agent::config::nearest;
 use agent::tool::{ToolLabel, ToolLabels};
 use serde_json::Value;
 
@@ -9,6 +10,14 @@ use crate::bounds;
 use crate::flaw::shown;
 use crate::scene::{SceneOutcome, SceneTool};
 use crate::yaml::{Is, YamlKey, YamlNode};
+
+/// The effects of a tool that reaches outside.
+const EFFECTS: [&str; 3] = ["read_only", "idempotent", "unsafe"];
+
+fn near(word: &str, names: &[&str]) -> String {
+    let near = nearest(word, names.iter().copied());
+    near.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default()
+}
 
 impl Reader<'_> {
     pub(super) fn own_tools(&mut self, node: &YamlNode) -> Vec<SceneTool> {
@@ -44,7 +53,8 @@ impl Reader<'_> {
                         Some(effect) => tool.effect = effect,
                         None => {
                             let wanted = "wanted `read_only`, `idempotent` or `unsafe`";
-                            self.wrong(value.place, format!("{wanted}, got {}", value.kind()));
+                            let hint = near(value.words().unwrap_or_default(), &EFFECTS);
+                            self.wrong(value.place, format!("{wanted}, got {}{hint}", value.kind()));
                         }
                     }
                 }
@@ -91,7 +101,8 @@ impl Reader<'_> {
             let label = name.parse::<ToolLabel>().ok();
             if label.is_none() {
                 let wanted = "wanted `private`, `exfiltrates` or `outside`";
-                self.wrong(node.place, format!("{wanted}, got `{}`", shown(name)));
+                let hint = near(name, ToolLabel::NAMES);
+                self.wrong(node.place, format!("{wanted}, got `{}`{hint}", shown(name)));
             }
             label
         });

@@ -5,6 +5,7 @@
 mod hooks;
 mod long_lives;
 mod own_tools;
+mod recorded;
 mod shortfalls;
 mod stage;
 mod stories;

@@ -68,8 +68,8 @@ pub(super) async fn put_hook(
 ) -> Result<Done<Json<HookJson>>, Problem> {
     let name = agent::entity::handle(&name)?;
     let bad = |why: String| Problem::explained(Code::BadHook, &why);
-    let NewHookJson { kind, secrets, header, agents: names, template, only_if, urgent } = new;
-    let mut declaration = json!({"kind": kind, "secrets": secrets});
+    let NewHookJson { kind, secrets, header, agents: names, template, only_if, urgent, trusted } = new;
+    let mut declaration = json!({"kind": kind, "secrets": secrets, "trusted": trusted});
     for (key, value) in [("header", header), ("template", template), ("only_if", only_if), ("urgent", urgent)]
     {
         if let Some(value) = value {
@@ -403,6 +403,7 @@ async fn hook_json(app: &AppState, hook: StoredHook) -> Result<HookJson, Problem
         template: text("template").or_else(|| text("event")).unwrap_or_default(),
         only_if: text("only_if"),
         urgent: text("urgent"),
+        trusted: declaration["trusted"] == true,
         missing_secrets,
         at,
     })

@@ -1,7 +1,7 @@
 //! Promises about hooks and their deliveries.
 
 use agent::config::AgentConfig;
-use agent::event::Event;
+use agent::event::{Event, Trust};
 use agent::id::{AgentId, EventId};
 use agent::life::Standing;
 use agent::limits;
@@ -16,13 +16,15 @@ fn hook(name: &str, declaration: Value, agents: Vec<AgentId>) -> StoredHook {
 }
 
 fn delivery(id: &str, agents: &[AgentId]) -> NewHookDelivery {
-    let event = Event::of_hook(EventId(format!("hook:{id}")), "bell", json!({"ring": id}), false, at(6));
+    let said = (json!({"ring": id}), Trust::Agent);
+    let event = Event::of_hook(EventId(format!("hook:{id}")), "bell", said, false, at(6));
     NewHookDelivery {
         hook: "bell".into(),
         delivery: Some(id.into()),
         agents: agents.to_vec(),
         event,
         request: None,
+        detail: Some("why".into()),
     }
 }
 
@@ -79,6 +81,8 @@ pub async fn a_delivery_is_one_event_of_each_agent(b: Backend) {
     let outcomes: Vec<_> = log.iter().map(|line| (line.outcome, line.agents.len())).collect();
     let expected = [(HookOutcome::Accepted, 1), (HookOutcome::Duplicate, 0), (HookOutcome::Accepted, 1)];
     assert_eq!(outcomes, expected);
+    let details: Vec<_> = log.iter().map(|line| line.detail.as_deref()).collect();
+    assert_eq!(details, [Some("why"), None, Some("why")], "of those that became events");
 }
 
 /// An idempotency key is bound to its body.

@@ -67,9 +67,6 @@ pub(crate) fn check(declaration: &Declaration, taken: &[String]) -> Vec<Wrong> {
         mistakes.add("input", why);
     }
     check_bounds(declaration, &mut mistakes);
-    mistakes.unless(declaration.effect != Effect::Inward, "effect", || {
-        "wanted `read_only`, `idempotent` or `unsafe`: only prebuilt tools are `inward`".into()
-    });
     match (declaration.kind, &declaration.http) {
         (ToolKind::Http, Some(http)) => check_http(declaration, http, &mut mistakes),
         (ToolKind::Http, None) => {

@@ -9,15 +9,17 @@ pub(crate) mod terms;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::str::FromStr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use agent::call::Effect;
 use agent::limits;
+use agent::names::one_of;
 use agent::port::ToolSpec;
 use agent::quote::{visible, visible_json};
 pub use agent::tool::{ToolLabel, ToolLabels};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 
@@ -30,7 +32,7 @@ pub use self::read::{read_files, read_json, read_toml};
 pub use self::terms::{Rate, RateUnit};
 
 /// What runs a declared tool.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolKind {
     /// A request to an HTTP server.
@@ -39,6 +41,25 @@ pub enum ToolKind {
     Mcp,
     /// A program outside that claims the calls.
     Worker,
+}
+
+impl FromStr for ToolKind {
+    type Err = ();
+
+    fn from_str(name: &str) -> Result<Self, ()> {
+        match name {
+            "http" => Ok(Self::Http),
+            "mcp" => Ok(Self::Mcp),
+            "worker" => Ok(Self::Worker),
+            _ => Err(()),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for ToolKind {
+    fn deserialize<D: Deserializer<'de>>(reader: D) -> Result<Self, D::Error> {
+        one_of(reader, &["http", "mcp", "worker"])
+    }
 }
 
 /// A tool as an operator declares it. `Default` is an incomplete declaration.
@@ -55,6 +76,7 @@ pub struct Declaration {
     #[serde(deserialize_with = "terms::schema")]
     pub input: Value,
     /// What repeating a call would do.
+    #[serde(deserialize_with = "terms::effect")]
     pub effect: Effect,
     /// Whether its calls are shown in a space.
     pub visible: bool,

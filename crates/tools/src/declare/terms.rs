@@ -4,6 +4,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use agent::call::Effect;
+use agent::names::one_of;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
@@ -116,6 +118,14 @@ pub(crate) mod span {
             ))
         })
     }
+}
+
+/// The effects of tools that reach outside: only prebuilt tools are inward.
+const EFFECTS: &[&str] = &["read_only", "idempotent", "unsafe"];
+
+/// The effect of a tool that reaches outside.
+pub(crate) fn effect<'de, X: Deserializer<'de>>(deserializer: X) -> Result<Effect, X::Error> {
+    one_of(deserializer, EFFECTS)
 }
 
 /// A schema, or a string that contains one as JSON.

@@ -74,6 +74,9 @@ pub struct HookDeclaration {
     /// An expression that says whether it is urgent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub urgent: Option<String>,
+    /// Whether the operator answers for the plain fields that the template takes of a delivery.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub trusted: bool,
 }
 
 fn whole_body() -> String {
@@ -166,6 +169,9 @@ pub(super) fn read(declaration: &Value) -> Result<HookDeclaration, Vec<String>> 
             false => template::check(source, Slot::Event, &known),
         };
         wrong.extend(checked.err().map(|why| format!("`{key}`: {why}")));
+    }
+    if hook.trusted && wrong.is_empty() {
+        wrong.extend(template::check_fields(&hook.template).err().map(|why| format!("`template`: {why}")));
     }
     if hook.template.trim().is_empty() {
         wrong.push("`template`: wanted a template, such as `{{ body }}`".to_owned());

@@ -1,5 +1,6 @@
 //! What a verified delivery says: its id, its answer, and the event that the templates make of it. Must not know secrets.
 
+use agent::guard::Vouched;
 use agent::limits;
 use agent::port::{DeliveryHead, DeliveryId, HookEvent, HookKind, HookReading, HookRefusal, RawDelivery};
 use percent_encoding::percent_decode_str;
@@ -9,7 +10,7 @@ use super::declare::{HookDeclaration, WHOLE_BODY};
 use super::sign::one;
 use crate::arguments::bounded_json;
 use crate::json::mended;
-use crate::template::{self, Slot};
+use crate::template::{self, NoFields, Slot};
 
 /// Headers that templates do not see, because they can be credentials.
 const HIDDEN: [&str; 3] = ["authorization", "cookie", "proxy-authorization"];
@@ -75,7 +76,9 @@ pub(super) fn read(hook: &HookDeclaration, body_type: BodyType, verified: &Verif
         Err(why) => return refused(None, why),
     };
     match mapped(hook, body, verified) {
-        Ok(Some((payload, urgent))) => HookReading::Event(HookEvent { delivery: id, payload, urgent }),
+        Ok(Some((payload, urgent, vouched))) => {
+            HookReading::Event(HookEvent { delivery: id, payload, urgent, vouched })
+        }
         Ok(None) => HookReading::Nothing { delivery: id.name() },
         Err(why) => refused(Some(id), why),
     }
@@ -104,30 +107,33 @@ fn mapped(
     hook: &HookDeclaration,
     body: Value,
     verified: &Verified<'_>,
-) -> Result<Option<(Value, bool)>, HookRefusal> {
+) -> Result<Option<Written>, HookRefusal> {
     let Verified { delivery, secret_header } = verified;
     let is_seen = |name: &str| !HIDDEN.contains(&name) && Some(name) != secret_header.as_deref();
     let headers = delivery.head.headers.iter().filter(|(name, _)| is_seen(name));
     let headers: Map<String, Value> = headers.map(|(name, value)| (name.clone(), json!(value))).collect();
-    let Some((payload, urgent)) = written(hook, body, headers)? else { return Ok(None) };
-    let size = payload.to_string().len();
+    let Some(written) = written(hook, body, headers)? else { return Ok(None) };
+    let size = written.0.to_string().len();
     if size > limits::PAYLOAD_MAX_BYTES {
         let most = limits::PAYLOAD_MAX_BYTES;
         return Err(unmapped(&format!("its event has {size} bytes, and at most {most} are accepted")));
     }
-    Ok(Some((payload, urgent)))
+    Ok(Some(written))
 }
 
-/// The event's payload, and whether it is urgent. A rule that is not true leaves the delivery out, and so does a template
+/// The payload of an event, whether it is urgent, and whether the operator answers for it.
+type Written = (Value, bool, Vouched);
+
+/// What the templates write. A rule that is not true leaves the delivery out, and so does a template
 /// that writes nothing, or a value that is absent. A rule that cannot be decided refuses it: nothing is lost unseen.
 fn written(
     hook: &HookDeclaration,
     body: Value,
     headers: Map<String, Value>,
-) -> Result<Option<(Value, bool)>, HookRefusal> {
+) -> Result<Option<Written>, HookRefusal> {
     let is_whole = hook.template == WHOLE_BODY;
     if is_whole && hook.urgent.is_none() && hook.only_if.is_none() {
-        return Ok(Some((body, false)));
+        return Ok(Some((body, false, Vouched::No)));
     }
     let parts = json!({"body": body, "headers": headers});
     let context = template::context(&parts);
@@ -146,13 +152,36 @@ fn written(
         })
     });
     if is_whole {
-        return Ok(Some((body, urgent)));
+        return Ok(Some((body, urgent, Vouched::No)));
     }
-    let written = template::value(&hook.template, Slot::Event, &context).map_err(|why| unmapped(&why))?;
-    let is_nothing = |value: &minijinja::Value| value.as_str().is_some_and(|text| text.trim().is_empty());
-    let Some(written) = written.filter(|value| !is_nothing(value)) else { return Ok(None) };
-    let payload = serde_json::to_value(written).map_err(|error| unmapped(&error.to_string()))?;
-    Ok(Some((payload, urgent)))
+    let fields = hook.trusted.then(|| template::fields_of(&hook.template, body_of(&context)));
+    let (payload, vouched) = match fields {
+        Some(Ok(payload)) => (payload, Vouched::Fields),
+        None => (of_all(hook, &context)?, Vouched::No),
+        // It arrives, and counts as what strangers wrote.
+        Some(Err(why)) => (of_all(hook, &context)?, Vouched::Beyond(not_trusted(why))),
+    };
+    let is_nothing = |payload: &Value| payload.as_str().is_some_and(|text| text.trim().is_empty());
+    Ok(payload.filter(|payload| !is_nothing(payload)).map(|payload| (payload, urgent, vouched)))
+}
+
+/// What the hook's template makes of all that it may see of a delivery.
+fn of_all(hook: &HookDeclaration, context: &minijinja::Value) -> Result<Option<Value>, HookRefusal> {
+    let written = template::value(&hook.template, Slot::Event, context);
+    let written = written.and_then(|value| value.map(|value| template::json_of(&value)).transpose());
+    written.map_err(|why| unmapped(&why))
+}
+
+fn body_of(context: &minijinja::Value) -> minijinja::Value {
+    context.get_attr("body").unwrap_or_default()
+}
+
+fn not_trusted(why: NoFields) -> String {
+    let what = match why {
+        NoFields::Beyond(what) => what,
+        NoFields::NotWritten => "the template takes more than single fields".to_owned(),
+    };
+    format!("not trusted: {what}")
 }
 
 /// Whether the service only asks if the hook is there.

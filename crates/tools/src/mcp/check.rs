@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use agent::call::Effect;
 use agent::limits;
 use reqwest::Method;
 use reqwest::header::HeaderName;
@@ -72,13 +71,13 @@ pub fn check_mcp_server(name: &str, config: &McpServerConfig) -> Vec<Declaration
             );
         }
     }
-    check_bounds("", Some(config.effect), Some(config.timeout), Some(config.concurrency), &mut mistakes);
+    check_bounds("", Some(config.timeout), Some(config.concurrency), &mut mistakes);
     for (tool, own) in &config.tool {
         let at = format!("tool.{tool}.");
         if !config.allows(tool) {
             mistakes.add(at.trim_end_matches('.'), "`tools` does not allow this tool, so this has no effect");
         }
-        check_bounds(&at, own.effect, own.timeout, own.concurrency, &mut mistakes);
+        check_bounds(&at, own.timeout, own.concurrency, &mut mistakes);
     }
     mistakes.found
 }
@@ -157,15 +156,10 @@ fn check_template(key: &str, value: &str, mistakes: &mut McpMistakes<'_>) {
 
 fn check_bounds(
     at: &str,
-    effect: Option<Effect>,
     timeout: Option<Duration>,
     concurrency: Option<u32>,
     mistakes: &mut McpMistakes<'_>,
 ) {
-    if effect == Some(Effect::Inward) {
-        let why = "wanted `read_only`, `idempotent` or `unsafe`: only prebuilt tools are `inward`";
-        mistakes.add(&format!("{at}effect"), why);
-    }
     let range = Duration::from_millis(limits::TOOL_TIMEOUT_MIN_MS)..=Duration::from_millis(limits::LATE_MS);
     if let Some(timeout) = timeout.filter(|timeout| !range.contains(timeout)) {
         let (least, most) = range.into_inner();
@@ -199,6 +193,10 @@ mod tests {
 
     #[test]
     fn every_mistake_is_named_with_its_key() {
+        for text in ["effect = 'unsave'", "[tool.t]\neffect = 'unsave'"] {
+            let why = toml::from_str::<McpServerConfig>(text).unwrap_err().to_string();
+            assert!(why.contains("got `unsave`; did you mean `unsafe`?") && !why.contains("inward"), "{why}");
+        }
         let check = |name: &str, text: &str, wanted: &[&str]| {
             let found = wrong(name, text);
             assert_eq!(found.len(), wanted.len(), "{text}: {found:#?}");
@@ -217,7 +215,7 @@ mod tests {
         check("x", "url = 'https://me:pw@a.example'", &["put credentials into a header"]);
         check(
             "x",
-            "url = 'https://a.example'\nallow = ['http://b']\nenv.A = '1'\ntools = []\neffect = 'inward'\n\
+            "url = 'https://a.example'\nallow = ['http://b']\nenv.A = '1'\ntools = []\n\
              timeout = '1ms'\nconcurrency = 0\n[headers]\nhost = 'b'\nMcp-Session-Id = '1'\nx = '{{ secret( }}'\n\
              y = '{{ other }}'\n[tool.t]\ntimeout = '2h'",
             &[
@@ -228,7 +226,6 @@ mod tests {
                 "`mcp.x.env`: only a server with `command`",
                 "`mcp.x.allow`: wanted a host name",
                 "`mcp.x.tools`: an empty list",
-                "`mcp.x.effect`: wanted `read_only`",
                 "`mcp.x.timeout`: wanted 100ms to 900s, got 1ms",
                 "`mcp.x.concurrency`: wanted 1 to 256",
                 "`mcp.x.tool.t`: `tools` does not allow",

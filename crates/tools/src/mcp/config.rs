@@ -7,9 +7,9 @@ use std::time::Duration;
 use agent::call::Effect;
 use agent::limits;
 use agent::tool::{ToolLabel, ToolLabels, is_named};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::declare::terms::span;
+use crate::declare::terms::{effect, span};
 use crate::template;
 
 /// How one MCP server is reached, and what its tools may do. `Default` names no server.
@@ -41,6 +41,7 @@ pub struct McpServerConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub labels: Option<BTreeSet<ToolLabel>>,
     /// What repeating a call would do. What the server itself says about that is not used.
+    #[serde(deserialize_with = "effect")]
     pub effect: Effect,
     /// How long a cycle waits for a call, such as `30s`.
     #[serde(with = "span")]
@@ -60,7 +61,7 @@ pub struct McpToolConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub labels: Option<BTreeSet<ToolLabel>>,
     /// What repeating a call would do.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "own_effect", skip_serializing_if = "Option::is_none")]
     pub effect: Option<Effect>,
     /// How long a cycle waits for a call.
     #[serde(with = "optional_span", skip_serializing_if = "Option::is_none")]
@@ -106,6 +107,11 @@ impl McpServerConfig {
     pub fn secrets(&self) -> BTreeSet<String> {
         self.env.values().chain(self.headers.values()).flat_map(|text| template::written(text)).collect()
     }
+}
+
+/// The effect of a tool that has one of its own.
+fn own_effect<'de, D: Deserializer<'de>>(reader: D) -> Result<Option<Effect>, D::Error> {
+    effect(reader).map(Some)
 }
 
 mod optional_span {

@@ -5,6 +5,7 @@
 //! can neither read nor change it. This module must not know requests, and it never sees a secret's value.
 
 mod concat;
+mod fields;
 mod filters;
 pub(crate) mod form;
 mod mark;
@@ -21,6 +22,7 @@ use minijinja::value::{Object, ObjectRepr, Serde, ValueKind};
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, Output, State, UndefinedBehavior, Value};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
+use self::fields::TakenFields;
 use self::filters::BoundedText;
 pub(crate) use self::mark::{fill, has_mark, names, written};
 pub(crate) use self::structured::{check_structured, structured};
@@ -108,6 +110,50 @@ pub(crate) fn check_rule(rule: &str, known: &BTreeSet<&str>) -> Result<(), Strin
     let source = concat::rewritten_expression(rule);
     environment(Slot::Event).compile_expression(&source).map_err(|error| not_compiled(&error))?;
     check(&format!("{{{{ {rule} }}}}"), Slot::Event, known)
+}
+
+/// Checks that a template takes single fields of a body. The error says what else it takes.
+pub(crate) fn check_fields(source: &str) -> Result<(), String> {
+    let rewritten = concat::rewritten(source);
+    let environment = environment(Slot::Event);
+    let template = environment.template_from_str(&rewritten).map_err(|error| not_compiled(&error))?;
+    let what = match template.undeclared_variables(false).contains("headers") {
+        true => "`headers` are verified by no signature".to_owned(),
+        false => match fields_of(source, context(&serde_json::json!({}))) {
+            // Without a body it can fail in many ways that a delivery does not.
+            Ok(_) | Err(NoFields::NotWritten) => return Ok(()),
+            Err(NoFields::Beyond(what)) => what,
+        },
+    };
+    Err(format!(
+        "{what}: that of a trusted hook takes single fields\nhint: such as `{{{{ body.service }}}}: {{{{ body.error_rate }}}}`"
+    ))
+}
+
+/// Why what a template writes of a body is not made of plain fields alone.
+pub(crate) enum NoFields {
+    /// It takes more than that.
+    Beyond(String),
+    /// It cannot be written with single fields.
+    NotWritten,
+}
+
+/// What a template makes of single plain fields of a body; `None` if that is nothing.
+pub(crate) fn fields_of(source: &str, body: Value) -> Result<Option<serde_json::Value>, NoFields> {
+    let taken = TakenFields::default();
+    let context = minijinja::context! { body => taken.watch("body", body) };
+    let written = value(source, Slot::Event, &context);
+    let written = written.and_then(|value| value.map(|value| json_of(&value)).transpose());
+    match (taken.beyond(), written) {
+        (Some(what), _) => Err(NoFields::Beyond(what)),
+        (None, Err(_)) => Err(NoFields::NotWritten),
+        (None, Ok(written)) => Ok(written),
+    }
+}
+
+/// A value that a template has made, as JSON.
+pub(crate) fn json_of(value: &Value) -> Result<serde_json::Value, String> {
+    serde_json::to_value(value).map_err(|error| error.to_string())
 }
 
 /// The scheme, host and port at the beginning of a URL template; no value may reach into them.

@@ -133,14 +133,13 @@ fn each_mistake_names_its_file_and_its_key() {
     check(
         "kind = \"http\"",
         "kind = \"htp\"",
-        "`kind`: unknown variant `htp`, expected one of `http`, `mcp`, `worker`",
+        "`kind`: wanted one of `http`, `mcp`, `worker`, got `htp`; did you mean `http`?",
     );
     check("Creates an issue and returns its number.", " ", "`description`: wanted a sentence");
-    check(
-        "effect = \"idempotent\"",
-        "effect = \"inward\"",
-        "`effect`: wanted `read_only`, `idempotent` or `unsafe`",
-    );
+    for (given, got) in [("inward", "`inward`"), ("unsave", "`unsave`; did you mean `unsafe`?")] {
+        let wanted = format!("`effect`: wanted one of `read_only`, `idempotent`, `unsafe`, got {got}");
+        check("effect = \"idempotent\"", &format!("effect = \"{given}\""), &wanted);
+    }
     check("effect = \"idempotent\"", "effect = 7", "`effect`: ");
     check("timeout = \"45s\"", "timeout = \"45\"", "`timeout`: wanted a span of time such as `30s`");
     check("timeout = \"45s\"", "timeout = \"2h\"", "`timeout`: wanted 100ms to 900s, got 7200s");
@@ -150,7 +149,11 @@ fn each_mistake_names_its_file_and_its_key() {
     check("concurrency = 2", "concurrency = -1", "`concurrency`: invalid value");
     check("rate = \"10/min\"", "rate = \"10/week\"", "`rate`: wanted a rate such as `10/min`");
     check("rate = \"10/min\"", "rate = \"0/min\"", "`rate`: wanted 1 to 10000 calls");
-    check("\"exfiltrates\"", "\"exfiltrate\"", "`labels[0]`: unknown variant `exfiltrate`");
+    check(
+        "\"exfiltrates\"",
+        "\"exfiltrate\"",
+        "`labels[0]`: wanted one of `private`, `exfiltrates`, `outside`, got `exfiltrate`; did you mean `exfiltrates`?",
+    );
     check(
         "visible = true",
         "visibel = true",

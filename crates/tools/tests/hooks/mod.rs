@@ -1,6 +1,8 @@
 //! Deliveries to hooks: what each kind of service signs, and what is refused. The signatures were made by other programs: the
 //! Python packages `standardwebhooks` and `stripe`, `openssl dgst -sha256 -hmac`, and the documents of GitHub and Slack.
 
+mod trusted;
+
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -497,7 +499,7 @@ fn a_mistake_in_a_declaration_is_found_before_any_delivery() {
         (json!({"kind": "shared_secret", "secrets": []}), "at least one secret"),
         (json!({"kind": "key", "secrets": ["a"]}), "leave the secrets out"),
         (json!({"secrets": ["a"]}), "kind"),
-        (json!({"kind": "none"}), "unknown variant"),
+        (json!({"kind": "none"}), "wanted one of `standard`"),
         (json!({"kind": "github", "secrets": ["a b"]}), "secret's name"),
         (json!({"kind": "github", "secrets": ["a", "b", "c", "d", "e"]}), "at most 4"),
         (json!({"kind": "github", "secrets": ["a"], "header": "x-a"}), "shared_secret"),

@@ -9,7 +9,7 @@ use std::time::Duration;
 use agent::approval::ApprovalState;
 use agent::config::AgentConfig;
 use agent::entry::EntryKind;
-use agent::event::{Channel, EventData};
+use agent::event::{Channel, EventData, Trust};
 use agent::id::{CallId, MessageId};
 use agent::message::{ModelMessage, Part};
 use agent::port::Toolbox;
@@ -50,7 +50,8 @@ pub(crate) async fn run(client: Client, screen: Screen, args: RecordArgs) -> Res
     if scenario.story.is_empty() {
         let message = "these cycles contain nothing that can be recorded";
         return Err(Failure::new(Exit::Refused, "nothing_to_record", message)
-            .hint("messages and events of services can be recorded; plans and late results cannot yet"));
+            .hint("messages, deliveries, events of services, plans and answers of people can be recorded; heartbeats and late results of \
+                   slow tools cannot yet"));
     }
     let trial_failure = trial_failure(&text).await?;
     drop(progress);
@@ -78,6 +79,7 @@ pub(crate) async fn run(client: Client, screen: Screen, args: RecordArgs) -> Res
     }
     if let Some(trial_failure) = trial_failure {
         screen.note(&format!("note: a trial run does not pass yet: {trial_failure}"));
+        return Ok(Exit::Failed);
     }
     Ok(Exit::Answered)
 }
@@ -124,6 +126,7 @@ async fn gather(client: &Client, agent: &Agent, runs: &[RunJson]) -> Result<Reco
         display_name: agent.display_name.clone(),
         config,
         rooms: Vec::new(),
+        prebuilt: prebuilt.clone(),
         tools,
         messages: HashMap::new(),
         handles: HashMap::from([(agent.id.to_string(), agent.handle.clone())]),
@@ -145,6 +148,8 @@ async fn gather(client: &Client, agent: &Agent, runs: &[RunJson]) -> Result<Reco
     let path = agent_path(agent.id, "/events?state=processed");
     let mut inbox: Vec<LoggedEvent> = client.list_as(&path, INBOX_MAX).await?;
     inbox.sort_by_key(|event| event.seq);
+    // What came of calls that their cycle did not wait for.
+    let late: HashMap<CallId, SceneOutcome> = inbox.iter().filter_map(late_result).collect();
     for run in runs {
         let mut events = Vec::new();
         let of_run = |event: &LoggedEvent| event.state == "processed" && event.cycle == Some(run.id);
@@ -155,7 +160,8 @@ async fn gather(client: &Client, agent: &Agent, runs: &[RunJson]) -> Result<Reco
                 let message = message(client, id, &mut recording.handles).await?;
                 recording.messages.insert(id, message);
             }
-            let of_hook = envelope.channel == Channel::Webhook;
+            // One that is trusted counts as what a service of the operator says.
+            let of_hook = envelope.channel == Channel::Webhook && envelope.trust == Trust::Outside;
             events.push(RecordedEvent { seq, kind, data, of_hook, urgent });
         }
         let detail: RunDetail = client.get_as(&format!("/v1/runs/{}", run.id)).await?;
@@ -172,11 +178,8 @@ async fn gather(client: &Client, agent: &Agent, runs: &[RunJson]) -> Result<Reco
             processed: run.events,
             events,
             replies,
-            outcomes: outcomes(run, &prebuilt, &mut results),
-            answers: answers
-                .extract_if(.., |(call, _)| calls.contains(call))
-                .map(|(_, answer)| answer)
-                .collect(),
+            outcomes: outcomes(run, &prebuilt, (&mut results, &late), &answers),
+            answers: answers.extract_if(.., |answer| calls.contains(&answer.call)).collect(),
             posted: texts.map(|message| recorded(message, agent.handle.clone())).collect(),
         });
     }
@@ -218,25 +221,37 @@ fn results_of(message: ModelMessage) -> impl Iterator<Item = (CallId, SceneOutco
     })
 }
 
-/// The outcomes of those calls of a run that ran outside the server.
+fn late_result(event: &LoggedEvent) -> Option<(CallId, SceneOutcome)> {
+    let EventData::ToolResult { call, text, error, .. } = &event.data else { return None };
+    Some((call.clone(), SceneOutcome { text: text.clone(), failed: *error }))
+}
+
+/// The outcomes of those calls of a run that ran outside the server: in its steps, or later when somebody allowed it.
 fn outcomes(
     run: &RunJson,
     prebuilt: &[String],
-    results: &mut HashMap<CallId, SceneOutcome>,
+    (results, late): (&mut HashMap<CallId, SceneOutcome>, &HashMap<CallId, SceneOutcome>),
+    answers: &[RecordedAnswer],
 ) -> Vec<(String, SceneOutcome)> {
+    let is_granted = |id: &CallId| {
+        answers.iter().any(|answer| answer.call == *id && matches!(answer.reply, PersonReply::Approves))
+    };
     let mut outcomes = Vec::new();
     for step in &run.steps {
         for (index, call) in (0..).zip(&step.calls) {
             let id = CallId::derive(run.agent, run.id, step.step, index);
-            let ran = call.started_ms.is_some() && !prebuilt.contains(&call.tool);
-            outcomes.extend(results.remove(&id).filter(|_| ran).map(|outcome| (call.tool.clone(), outcome)));
+            let outcome = results.remove(&id);
+            let ran = call.started_ms.is_some() || (late.contains_key(&id) && is_granted(&id));
+            let outcome =
+                late.get(&id).cloned().or(outcome).filter(|_| ran && !prebuilt.contains(&call.tool));
+            outcomes.extend(outcome.map(|outcome| (call.tool.clone(), outcome)));
         }
     }
     outcomes
 }
 
 /// What people answered to calls of the agent, in order.
-async fn answers(client: &Client, agent: &Agent) -> Result<Vec<(CallId, RecordedAnswer)>> {
+async fn answers(client: &Client, agent: &Agent) -> Result<Vec<RecordedAnswer>> {
     let path = format!("/v1/approvals?all=true&agent={}", agent.id);
     let mut all: Vec<ApprovalJson> = client.list_as(&path, INBOX_MAX).await?;
     all.sort_by_key(|asked| asked.answered_at);
@@ -252,7 +267,7 @@ async fn answers(client: &Client, agent: &Agent) -> Result<Vec<(CallId, Recorded
             _ => return None,
         };
         let tool = (!matches!(reply, PersonReply::Says(_))).then_some(asked.tool);
-        Some((asked.call, RecordedAnswer { who, tool, reply }))
+        Some(RecordedAnswer { call: asked.call, who, tool, reply })
     };
     Ok(all.into_iter().filter_map(answer).collect())
 }

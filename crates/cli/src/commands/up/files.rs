@@ -173,7 +173,13 @@ pub(super) async fn follow(mut files: FollowedFiles, screen: &Screen) -> Infalli
             wrong(failure.hint(problem.while_running()));
         }
         if logged {
-            change.report.news().iter().for_each(|one| tracing::info!(target: LOG_TARGET, "{one}"));
+            for one in change.report.news() {
+                // A file that could be a renamed one has made a second agent.
+                match one.verb == "created" && !one.details.is_empty() {
+                    true => tracing::warn!(target: LOG_TARGET, "{one}"),
+                    false => tracing::info!(target: LOG_TARGET, "{one}"),
+                }
+            }
         } else if screen.json && !change.report.is_empty() {
             screen.json_line(&json!({"files": change.report}));
         } else {

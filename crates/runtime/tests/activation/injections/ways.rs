@@ -9,6 +9,10 @@ use agent::port::NewsKind;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Way {
     Event,
+    /// What a hook delivers.
+    Hook,
+    /// What a hook delivers that its operator trusts, in more than a plain field.
+    TrustedHook,
     Page,
     Error,
     FileName,
@@ -26,8 +30,10 @@ pub(super) enum Way {
     ReadCycle,
 }
 
-pub(super) const WAYS: [Way; 14] = [
+pub(super) const WAYS: [Way; 16] = [
     Way::Event,
+    Way::Hook,
+    Way::TrustedHook,
     Way::Goal,
     Way::Page,
     Way::Error,
@@ -47,7 +53,7 @@ pub(super) const WAYS: [Way; 14] = [
 pub(super) fn ways_of_event(kind: EventKind) -> &'static [Way] {
     match kind {
         EventKind::SpaceMessage | EventKind::Mention => &[Way::OtherAgent],
-        EventKind::Service => &[Way::Event],
+        EventKind::Service => &[Way::Event, Way::Hook, Way::TrustedHook],
         EventKind::Plan => &[Way::Plan],
         EventKind::Timer => &[Way::Plan, Way::Reminder],
         EventKind::ToolResult => &[Way::Late],
@@ -59,7 +65,9 @@ pub(super) fn ways_of_event(kind: EventKind) -> &'static [Way] {
 /// On which ways an entry of that kind can.
 pub(super) fn ways_of_entry(kind: EntryKind) -> &'static [Way] {
     match kind {
-        EntryKind::Inbox | EntryKind::Injection => &[Way::Event, Way::OtherAgent],
+        EntryKind::Inbox | EntryKind::Injection => {
+            &[Way::Event, Way::Hook, Way::TrustedHook, Way::OtherAgent]
+        }
         EntryKind::Assistant => &[Way::Summary],
         EntryKind::Outcomes => &[Way::Page, Way::Error, Way::FileName, Way::Recall, Way::ReadCycle],
         // The runtime writes it.

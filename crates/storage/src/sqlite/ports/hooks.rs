@@ -93,13 +93,14 @@ fn logged(
     agents: Vec<AgentId>,
     result: HookAccepted,
 ) -> Outcome<HookAccepted> {
-    let NewHookDelivery { hook, delivery, event: Event { id, at, .. }, .. } = new;
+    let NewHookDelivery { hook, delivery, event: Event { id, at, .. }, detail, .. } = new;
     let outcome = match &result {
         HookAccepted::Fresh { .. } => HookOutcome::Accepted,
         _ => HookOutcome::Duplicate,
     };
     let (delivery, event) = (delivery.clone(), Some(id.clone()));
-    note(db, hook, &HookDelivery { at: *at, delivery, outcome, detail: None, event, agents })?;
+    let detail = detail.clone().filter(|_| outcome == HookOutcome::Accepted);
+    note(db, hook, &HookDelivery { at: *at, delivery, outcome, detail, event, agents })?;
     Ok(result)
 }
 

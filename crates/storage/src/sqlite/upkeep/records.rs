@@ -57,10 +57,15 @@ impl<'a> Tables<'a> {
         let known = "SELECT name FROM entity WHERE uuid = ?";
         // Its rows would mix with those of the other entity, so the rest of the file is not read.
         if let Some(other) = first(self.db, known, [uuid], |row| Ok(row.get::<_, String>(0)?))? {
-            return Err(damaged(format!("this agent is here already, as `{other}`")));
+            return Err(damaged(format!(
+                "this agent is here already, as `{other}`, and there is each only once: `viv agents clone {other} NEW` makes another \
+                 one with its config"
+            )));
         }
         if !free_name(self.db, &name)? {
-            return Err(damaged(format!("the handle `{name}` is taken here: name another one")));
+            return Err(damaged(format!(
+                "the handle `{name}` is taken here: `--as NAME` imports it under another one"
+            )));
         }
         let sql = "INSERT INTO entity (kind, uuid, name, display_name, external_id, created_at) \
                    VALUES (1, ?, ?, ?, ?, ?)";
