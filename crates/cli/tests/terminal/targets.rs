@@ -78,7 +78,7 @@ fn a_target_inside_that_is_not_allowed_is_named_at_once_and_what_fails_is_listed
     let why = "`127.0.0.1` is this machine, not the public internet";
     for (name, url) in [("ip", "http://127.0.0.1:9/in"), ("name", "http://localhost:9/in")] {
         let added = run(dir, &["targets", "add", name, url, "--space", "home", "--secret", "news"]);
-        let said = added.err.contains("nothing will be sent: ") && added.err.contains("--allow ");
+        let said = added.out.contains("nothing will be sent: ") && added.out.contains("--allow ");
         assert!(added.code == 0 && said, "{}", added.shown());
     }
     let listed = run(dir, &["targets"]).out;

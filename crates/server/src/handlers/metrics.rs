@@ -13,7 +13,7 @@ use crate::metrics::MetricKind::{Counter, Gauge};
 use crate::metrics::{Metrics, OPEN, TEXT};
 use crate::problem::Problem;
 
-/// Returns metrics in the text format of Prometheus, or as OpenMetrics if `accept` asks for that. NodeCounts count since the start of
+/// Returns metrics in the text format of Prometheus, or as OpenMetrics if `accept` asks for that. Counters count since the start of
 /// the server. Prometheus sends the key as bearer token (`authorization` of a scrape config).
 #[utoipa::path(get, path = "/metrics", tag = "server",
     responses((status = 200, description = "The metrics.", body = String, content_type = "text/plain")))]

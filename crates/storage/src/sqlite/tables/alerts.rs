@@ -5,7 +5,7 @@ use agent::id::{AgentId, CycleId, EventId};
 use agent::limits;
 use rusqlite::{Connection, Row, params};
 
-use super::rows::{agent_row, bytes, int, key, key_or_none, ms, run, time_at, u64_at, uuid_or_none};
+use super::rows::{agent_row, bytes, int, ms, run, time_at, u64_at, uuid_or_none};
 use crate::sqlite::engine::fault::{Outcome, damaged};
 
 /// Keeps an alert, and forgets the oldest one of whose it is if there are too many.
@@ -16,7 +16,7 @@ pub(crate) fn put(db: &Connection, alert: &Alert) -> Outcome<()> {
         None => None,
     };
     let sql = "INSERT INTO alert (agent, kind, text, cycle, event, target, at) VALUES (?, ?, ?, ?, ?, ?, ?)";
-    let (cycle, event) = (cycle.map(|cycle| bytes(cycle.0)), event.as_ref().map(|event| key(&event.0)));
+    let (cycle, event) = (cycle.map(|cycle| bytes(cycle.0)), event.as_ref().map(|event| &event.0));
     run(db, sql, params![agent, alert.as_str(), text, cycle, event, target, ms(*at)])?;
     let sql = "DELETE FROM alert WHERE agent IS ?1 AND n <= \
                (SELECT n FROM alert WHERE agent IS ?1 ORDER BY n DESC LIMIT 1 OFFSET ?2)";
@@ -31,7 +31,7 @@ pub(crate) fn alert_at(row: &Row<'_>) -> Outcome<(u64, Alert)> {
         text: row.get(2)?,
         agent: uuid_or_none(row, 3)?.map(AgentId),
         cycle: uuid_or_none(row, 4)?.map(CycleId),
-        event: key_or_none(row, 5)?.map(EventId),
+        event: row.get::<_, Option<String>>(5)?.map(EventId),
         target: row.get(6)?,
     };
     Ok((u64_at(row, 7)?, alert))
