@@ -3,6 +3,7 @@
 
 use jiff::Timestamp;
 
+use crate::alert::Raised;
 use crate::call::{CallRow, CallState, Outcome};
 use crate::entry::{Entry, View};
 use crate::event::{Cause, EventProgress, EventState, Trust, Waiting};
@@ -314,6 +315,8 @@ pub struct Changes {
     pub answered: Option<u32>,
     /// Events of the cycle that the agent reports as handled.
     pub addressed: Vec<EventRef>,
+    /// What operators should know of that has happened since the commit before.
+    pub alerts: Vec<Raised>,
     /// Whether the agent retires with this commit (an `ephemeral` agent after its first cycle).
     pub retire: bool,
 }
@@ -350,6 +353,7 @@ impl Changes {
             barrier_since: None,
             answered: None,
             addressed: Vec::new(),
+            alerts: Vec::new(),
             retire: false,
         }
     }

@@ -25,6 +25,7 @@ pub mod quote;
 pub mod run;
 pub mod tool;
 
+pub mod alert;
 pub mod answers;
 pub mod approval;
 pub mod approver;

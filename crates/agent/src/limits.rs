@@ -1,6 +1,7 @@
 //! All limits of the system in one place (invariant 9). Names that end in `_MS` are durations in milliseconds; names
 //! that end in `_BYTES` are sizes in bytes.
 
+mod alerts;
 mod approvals;
 mod hooks;
 mod mcp;
@@ -9,6 +10,7 @@ mod schemas;
 mod targets;
 mod workers;
 
+pub use alerts::*;
 pub use approvals::*;
 pub use hooks::*;
 pub use mcp::*;
@@ -206,6 +208,8 @@ pub const INDEX_QUEUE_MAX: u64 = 262_144;
 pub const READERS_INDEX: usize = 4;
 /// An index that is behind for longer than this is reported to operators.
 pub const INDEX_LAG_REPORTED_MS: u64 = 10_000;
+/// How long the check of the store's file may take that follows a start: one of a larger store is not finished.
+pub const STORE_CHECK_MS: u64 = 60_000;
 /// Entries of one cycle that are read at once.
 pub const CYCLE_ENTRIES_MAX: u32 = 1_000;
 /// List of names (spaces, members, keys) in a tool's reply or error.

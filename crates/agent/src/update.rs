@@ -3,6 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::alert::AlertKind;
 use crate::call::OutcomeStatus;
 use crate::changes::CommitKind;
 use crate::entry::Compaction;
@@ -36,26 +37,6 @@ names! {
         Paused,
         /// It never runs again.
         Retired,
-    }
-}
-
-names! {
-    /// What an alert is about.
-    pub enum AlertKind {
-        /// A request did not extend the one before, so the provider's cache was of no use.
-        PrefixBroken,
-        /// A request does not show a pinned memory.
-        PinMissing,
-        /// The model that was to write a summary failed, and a digest by rule was used instead.
-        SummaryRefused,
-        /// What every request has leaves no room for an exchange in the model's window.
-        WindowOverfull,
-        /// The model's server cuts what it is sent: its window is smaller than the one that was known.
-        WindowCut,
-        /// The history fills more of its room than a view may, although it was cut.
-        HistoryLarge,
-        /// The agent's memories, goals and plans have more than the room of the workspace.
-        WorkspaceFull,
     }
 }
 

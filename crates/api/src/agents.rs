@@ -36,6 +36,9 @@ pub struct Agent {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<names::SleepReason>)]
     pub reason: Option<String>,
+    /// Tools whose calls run now, once for each call.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub running_tools: Vec<String>,
     /// The reason as text, possibly from the model provider. Left out if the state began before the server started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,

@@ -1,6 +1,7 @@
 //! The JSON types of the API's requests, responses and stream events. The server writes them and clients read
 //! them. Must not know how requests are handled or sent.
 
+use agent::alert::AlertKind;
 use agent::entity::EntityKind;
 use agent::event::EventKind;
 use agent::life::Standing;
@@ -24,6 +25,7 @@ macro_rules! copied {
 }
 
 mod agents;
+mod alerts;
 mod approvals;
 mod calls;
 mod context;
@@ -44,6 +46,7 @@ pub use agents::{
     LogEntry, LoggedEvent, MemoryJson, MemoryValue, NewAgentJson, NewEvent, OpenCycleJson, RunDetail,
     RunJson, SpaceOfAgent,
 };
+pub use alerts::AlertJson;
 pub use approvals::{ApprovalJson, ApprovalLinkQuery, ApprovalRuleJson, CallAnswerJson, LinkAnswerForm};
 pub use calls::Call;
 pub use context::{ContextJson, ContextLayer, SentContextJson, SentItem, TrendJson};
@@ -199,6 +202,19 @@ query! {
         /// spaces. Default: all agents.
         agents: String,
         /// Return only items after this time.
+        since: Timestamp,
+    }
+}
+
+query! {
+    /// The page of a list of alerts.
+    paged AlertQuery {
+        /// Return only alerts of this agent, by id or handle.
+        agent: String,
+        /// Return only alerts about this.
+        #[param(inline, value_type = Option<names::AlertKind>)]
+        alert: AlertKind,
+        /// Return only alerts of this time or later.
         since: Timestamp,
     }
 }

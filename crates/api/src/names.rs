@@ -71,7 +71,7 @@ names! {
     /// Where a text of an archive was found.
     RecallKind = of!(agent::port::RecallKind);
     /// What an alert is about.
-    AlertKind = of!(agent::update::AlertKind);
+    AlertKind = of!(agent::alert::AlertKind);
     /// How a cycle ended.
     Ending = of!(agent::run::Ending);
     /// Whether a call may be repeated after a crash.

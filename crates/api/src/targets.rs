@@ -44,6 +44,9 @@ pub struct TargetJson {
     pub body: Option<Value>,
     /// Addresses inside that it may have.
     pub allow: Vec<String>,
+    /// Why nothing can be sent to its address, which `allow` does not have; left out if nothing of the address says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused: Option<String>,
     /// Why nothing is sent to it any more; left out while it is on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub off: Option<String>,
@@ -60,6 +63,15 @@ pub struct TargetJson {
     /// When the first one that waits is tried next.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_at: Option<Timestamp>,
+    /// Failed attempts of the first one that waits.
+    #[serde(default)]
+    pub attempts: u32,
+    /// When attempts began to fail; left out if the last one has succeeded, and before the first one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failed_at: Option<Timestamp>,
+    /// When the last delivery arrived.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arrived_at: Option<Timestamp>,
     /// When it was added or changed.
     pub at: Timestamp,
 }

@@ -223,9 +223,9 @@ impl Screen {
         out
     }
 
-    /// Foreign text in one line.
+    /// Foreign text in one line. A hint that has a line of its own is told from what is before it.
     pub(crate) fn clean_line(&self, text: &str) -> String {
-        self.clean(text).replace('\n', " ")
+        self.clean(text).replace("\nhint: ", "; ").replace('\n', " ")
     }
 
     fn clean_char(&self, c: char, out: &mut String) {

@@ -499,6 +499,8 @@ impl<'a> Driver<'a> {
     }
 
     fn submit(&self, changes: Changes) -> Submitted {
+        let alerts = commit::alerts(&self.ports().live, self.agent, &changes, self.cycle.compaction());
+        let changes = Changes { alerts, ..changes };
         commit::submit(self.ports(), &self.node_context.health, self.cycle.lease(), changes)
     }
 

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use agent::alert::{AlertKind, Raised};
 use agent::changes::{Changes, CommitKind, CommitOutcome, EventMoved, Notifications};
 use agent::cycle::ActivationEnd;
 use agent::entry::Compaction;
@@ -10,7 +11,7 @@ use agent::id::{AgentId, CycleId, SpaceId};
 use agent::life::{IdleReason, IdleUntil, Lease};
 use agent::port::StoreError;
 use agent::run::{Ending, Spent};
-use agent::update::{AgentState, AlertKind, Topic, Update};
+use agent::update::{AgentState, Topic, Update};
 use tokio::task::{JoinError, JoinHandle};
 
 use crate::Ports;
@@ -90,18 +91,37 @@ pub(crate) fn publish(
 
 /// Logs and publishes a compaction, with an alert if a model was to write the summary and failed.
 fn publish_compaction(live: &Live, agent: AgentId, cycle: CycleId, compaction: Compaction) {
-    let Compaction { round, method, ref refused, .. } = compaction;
+    let Compaction { method, ref refused, .. } = compaction;
     tracing::info!(agent = live.name(agent), %cycle, method = method.as_str(), refused, "{}", compaction.line());
-    if let Some(why) = compaction.failure() {
-        let text = format!("summary {round} was written by rule instead of by the model: {why}");
-        publish_alert(live, agent, cycle, AlertKind::SummaryRefused, text);
+    if let Some(Raised { alert, text }) = refused_summary(&compaction) {
+        live.bus().publish(&[Topic::Agent(agent)], Arc::new(Update::Alert { agent, cycle, alert, text }));
     }
     let update = Update::Compaction { agent, cycle, compaction };
     live.bus().publish(&[Topic::Agent(agent)], Arc::new(update));
 }
 
-/// Publishes an alert.
-pub(crate) fn publish_alert(live: &Live, agent: AgentId, cycle: CycleId, alert: AlertKind, text: String) {
+/// That the model which was to write the summary has failed.
+fn refused_summary(compaction: &Compaction) -> Option<Raised> {
+    let (round, why) = (compaction.round, compaction.failure()?);
+    let text = format!("summary {round} was written by rule instead of by the model: {why}");
+    Some(Raised { alert: AlertKind::SummaryRefused, text })
+}
+
+/// What operators should know of that has happened before this commit and with it. `known` is the compaction of the view before.
+pub(crate) fn alerts(
+    live: &Live,
+    agent: AgentId,
+    changes: &Changes,
+    known: Option<&Compaction>,
+) -> Vec<Raised> {
+    let compaction = changes.view.as_ref().and_then(|view| view.compaction.as_ref());
+    let refused = compaction.filter(|compaction| known != Some(*compaction)).and_then(refused_summary);
+    live.take_raised(agent).into_iter().chain(refused).collect()
+}
+
+/// Publishes an alert; the agent's next commit keeps it.
+pub(crate) fn raise(live: &Live, agent: AgentId, cycle: CycleId, alert: AlertKind, text: String) {
+    live.raise(agent, Raised { alert, text: text.clone() });
     live.bus().publish(&[Topic::Agent(agent)], Arc::new(Update::Alert { agent, cycle, alert, text }));
 }
 

@@ -7,6 +7,7 @@ pub mod answer_links;
 pub mod approvals;
 pub mod bus;
 pub mod clock;
+pub mod counters;
 pub mod live;
 pub mod node;
 pub mod trace;

@@ -5,7 +5,8 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use agent::id::{AgentId, CycleId, MessageId, SpaceId};
+use agent::alert::Raised;
+use agent::id::{AgentId, CallId, CycleId, MessageId, SpaceId};
 use agent::life::IdleUntil;
 use agent::limits;
 use agent::port::Bus;
@@ -13,6 +14,7 @@ use agent::update::{AgentState, Topic, Update};
 use jiff::Timestamp;
 
 use crate::bus::LocalBus;
+use crate::counters::{CountedBus, NodeCounts};
 use crate::waits::{Wait, Waiters};
 
 /// What one awake agent does.
@@ -28,6 +30,8 @@ pub struct Activity {
     pub spaces: BTreeSet<SpaceId>,
     /// Why it makes no progress at the moment, if so.
     pub delay: Option<Delay>,
+    /// Its calls that run, each with its tool.
+    pub calls: Vec<(CallId, String)>,
 }
 
 /// Why an awake agent makes no progress.
@@ -86,6 +90,8 @@ struct LiveState {
     waits: Waiters,
     /// Handles of agents that were awake lately, for the log.
     names: HashMap<AgentId, Arc<str>>,
+    /// Alerts that no commit has taken yet, at most one of each kind.
+    raised: HashMap<AgentId, Vec<Raised>>,
 }
 
 /// Why an agent is backing off.
@@ -115,6 +121,7 @@ impl LiveState {
 pub struct Live {
     state: Mutex<LiveState>,
     bus: Arc<dyn Bus>,
+    counters: Arc<NodeCounts>,
 }
 
 impl Default for Live {
@@ -127,7 +134,14 @@ impl Default for Live {
 impl Live {
     /// Empty, on that bus.
     pub fn new(bus: Arc<dyn Bus>) -> Self {
-        Self { state: Mutex::default(), bus }
+        let counters = Arc::<NodeCounts>::default();
+        let bus = Arc::new(CountedBus { bus, counters: Arc::clone(&counters) });
+        Self { state: Mutex::default(), bus, counters }
+    }
+
+    /// What has happened on this node since its start.
+    pub fn counters(&self) -> &NodeCounts {
+        &self.counters
     }
 
     /// The bus that updates go to.
@@ -149,6 +163,19 @@ impl Live {
     /// What the log calls an agent: its handle, if it was awake on this node lately.
     pub(crate) fn name(&self, agent: AgentId) -> String {
         self.lock().names.get(&agent).map_or_else(|| agent.to_string(), |name| name.to_string())
+    }
+
+    /// The next commit of the agent keeps this alert.
+    pub(crate) fn raise(&self, agent: AgentId, raised: Raised) {
+        let mut state = self.lock();
+        let all = state.raised.entry(agent).or_default();
+        all.retain(|other| other.alert != raised.alert);
+        all.push(raised);
+    }
+
+    /// The alerts that a commit of the agent is to keep.
+    pub(crate) fn take_raised(&self, agent: AgentId) -> Vec<Raised> {
+        self.lock().raised.remove(&agent).unwrap_or_default()
     }
 
     /// What the agent does on this node; `None` if it sleeps or runs elsewhere.
@@ -229,6 +256,7 @@ impl Live {
             cycle,
             spaces: BTreeSet::new(),
             delay: None,
+            calls: Vec::new(),
         });
         activity.delay = None;
         activity.state = state;
@@ -237,6 +265,22 @@ impl Live {
         let topics = topics_of(agent, &activity.spaces);
         let update = Update::State { agent, state, cycle: Some(cycle), reason: None, idle: None };
         self.bus.publish(&topics, Arc::new(update));
+    }
+
+    /// A call begins, or ends: the update says which.
+    pub(crate) fn tool(&self, agent: AgentId, update: Update) {
+        let mut all = self.lock();
+        let activity = all.activities.get_mut(&agent);
+        match (&update, activity) {
+            (Update::ToolStarted { call, tool, .. }, Some(activity)) => {
+                activity.calls.push((call.clone(), tool.clone()));
+            }
+            (Update::ToolDone { call, .. } | Update::ToolError { call, .. }, Some(activity)) => {
+                activity.calls.retain(|(running, _)| running != call);
+            }
+            _ => {}
+        }
+        self.bus.publish(&[Topic::Agent(agent)], Arc::new(update));
     }
 
     /// An awake agent makes no progress, for example because its model is called again.

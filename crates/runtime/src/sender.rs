@@ -4,9 +4,12 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
+use agent::alert::Alert;
 use agent::limits;
 use agent::news::{after_failure, asked_call, with_link};
-use agent::port::{AfterFailure, SendFailure, StoreError, StoredTarget, TargetDelivery};
+use agent::port::{
+    AfterFailure, FailedAttempt, FailureNoted, SendFailure, StoreError, StoredTarget, TargetDelivery,
+};
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
@@ -14,6 +17,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::Ports;
+use crate::counters::Attempt;
 
 /// The task that sends; one per node.
 pub struct Sender {
@@ -125,26 +129,32 @@ async fn attempt(ports: Ports, target: StoredTarget, mut delivery: TargetDeliver
         sent = send => sent,
         () = timeout => Err(SendFailure::Failed(format!("it did not answer within {} s", limits::TARGET_MS / 1000))),
     };
+    let now = ports.clock.now();
+    let counters = ports.live.counters();
     let written = match sent {
-        Ok(()) => ports.target_book.delivery_arrived(delivery.id).await,
-        Err(failure) => {
-            let then = after_failure(&failure, delivery.at, delivery.attempts, ports.clock.now());
-            let why: String = failure.to_string().chars().take(limits::TARGET_WHY_MAX_CHARS).collect();
-            let failed =
-                ports.target_book.delivery_failed(target, delivery.id, why.clone(), then.clone()).await;
-            match then {
-                _ if !matches!(failed, Ok(true)) => {
-                    tracing::debug!("a delivery to the target `{name}` failed, which changes nothing: {why}");
-                }
-                AfterFailure::Off => tracing::warn!("nothing is sent to the target `{name}` any more: {why}"),
-                AfterFailure::Dead => tracing::warn!("a delivery to the target `{name}` was given up: {why}"),
-                AfterFailure::Retry(at) => {
-                    tracing::info!(
-                        "a delivery to the target `{name}` failed, and is tried again at {at:.0}: {why}"
-                    );
-                }
+        Ok(()) => ports.target_book.delivery_arrived(delivery.id, now).await.map(|works_again| {
+            counters.attempt(Attempt::Arrived);
+            if works_again {
+                // As loud as the failure that it ends.
+                tracing::warn!("the target `{name}` takes deliveries again");
             }
-            failed.map(drop)
+        }),
+        Err(failure) => {
+            let then = after_failure(&failure, delivery.at, delivery.attempts, now);
+            // It stands in one line of the log and of tables.
+            let why = failure.to_string().replace("\nhint: ", "; ");
+            let why: String = why.chars().take(limits::TARGET_WHY_MAX_CHARS).collect();
+            let failed = FailedAttempt { why: why.clone(), then: then.clone(), at: now };
+            let noted = ports.target_book.delivery_failed(target, delivery.id, failed).await;
+            log_failure(&name, &why, &then, noted.as_ref().copied().unwrap_or(FailureNoted::Nothing));
+            let gave_up = then == AfterFailure::Dead;
+            counters.attempt(if gave_up { Attempt::GaveUp } else { Attempt::Failed });
+            let alert = match &noted {
+                Ok(FailureNoted::Nothing) | Err(_) => None,
+                Ok(noted) => Alert::of_target(&name, None, &then, *noted == FailureNoted::Began, &why, now),
+            };
+            alert.iter().for_each(|alert| counters.alert(alert.alert));
+            noted.map(drop)
         }
     };
     (name, delivery.attempts > 0, written)
@@ -157,4 +167,23 @@ async fn linked(ports: &Ports, body: &str) -> Result<Option<String>, StoreError>
     let Some(found) = ports.approvals.asked(call).await? else { return Ok(None) };
     let Some(asked) = &found.row.approval else { return Ok(None) };
     Ok(with_link(body, links.link(&found.row.id, &asked.shown_hash(&found.row), asked.expires_at)))
+}
+
+/// The log has a line where the state of a target changes, and for each delivery that is given up: not for each attempt.
+fn log_failure(name: &str, why: &str, then: &AfterFailure, noted: FailureNoted) {
+    match (then, noted) {
+        (_, FailureNoted::Nothing) => {
+            tracing::debug!("a delivery to the target `{name}` failed, which changes nothing: {why}");
+        }
+        (AfterFailure::Off, _) => tracing::warn!("nothing is sent to the target `{name}` any more: {why}"),
+        (AfterFailure::Dead, _) => tracing::warn!("a delivery to the target `{name}` was given up: {why}"),
+        (AfterFailure::Retry(at), FailureNoted::Began) => {
+            tracing::warn!(
+                "deliveries to the target `{name}` fail, and are tried again, the next time at {at:.0}: {why}"
+            );
+        }
+        (AfterFailure::Retry(at), FailureNoted::Continued) => {
+            tracing::debug!("a delivery to the target `{name}` failed, and is tried again at {at:.0}: {why}");
+        }
+    }
 }

@@ -5,6 +5,7 @@
 //! Between two activations it is kept with what else is kept of an agent in memory, so there is nothing to compare with after
 //! a restart.
 
+use agent::alert::AlertKind;
 use agent::config::Placement;
 use agent::cycle::Cycle;
 use agent::id::{AgentId, CycleId};
@@ -12,9 +13,8 @@ use agent::life::Activation;
 use agent::port::ModelInfo;
 use agent::prompt::{Prompt, PromptParts};
 use agent::run::SentRequest;
-use agent::update::AlertKind;
 
-use crate::commit::publish_alert;
+use crate::commit::raise;
 use crate::live::Live;
 
 /// The last requests of an agent.
@@ -73,7 +73,7 @@ impl SentRequests {
             }
             self.warned.1.push(kind);
             tracing::warn!(agent = live.name(agent), %cycle, "{text}");
-            publish_alert(live, agent, cycle, kind, text);
+            raise(live, agent, cycle, kind, text);
         }
     }
 
@@ -99,7 +99,7 @@ impl SentRequests {
                 sent.model
             );
             tracing::warn!(agent = live.name(agent), %cycle, "{text}");
-            publish_alert(live, agent, cycle, AlertKind::PrefixBroken, text);
+            raise(live, agent, cycle, AlertKind::PrefixBroken, text);
         }
         self.last = Some(sent);
         // The cycle knows the trust of its entries.
@@ -135,7 +135,7 @@ pub(crate) fn check_pins(live: &Live, agent: AgentId, cycle: &Cycle, prompt: &Pr
     let text =
         format!("a request does not show the pinned memories `{}`; please report this", missing.join("`, `"));
     tracing::warn!(agent = live.name(agent), %cycle, "{text}");
-    publish_alert(live, agent, cycle, AlertKind::PinMissing, text);
+    raise(live, agent, cycle, AlertKind::PinMissing, text);
 }
 
 impl Sent {

@@ -5,6 +5,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use agent::alert::AlertKind;
 use agent::changes::News;
 use agent::config::AgentConfig;
 use agent::cycle::{Cycle, ModelReply};
@@ -16,7 +17,6 @@ use agent::port::{
 use agent::prompt::Prompt;
 use agent::repair::repair;
 use agent::run::SentRequest;
-use agent::update::AlertKind;
 use futures_util::{FutureExt, StreamExt};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -25,7 +25,7 @@ use tracing::{Instrument, Span};
 use crate::Ports;
 use crate::breaker::{Breakers, Pass};
 use crate::calibration::Calibration;
-use crate::commit::publish_alert;
+use crate::commit::raise;
 use crate::draft_stream::DraftStream;
 use crate::failure;
 use crate::live::DelayKind;
@@ -108,6 +108,7 @@ impl ModelCall<'_> {
                         return ModelCallEnd::Interrupted(interrupt, Some(tokens));
                     }
                     Ok(Ok((reply, first_ms))) => {
+                        self.ports.live.counters().answered(self.model.info(), &reply.usage);
                         let model = &self.model.info().name;
                         if let Some(window) =
                             self.calibration.observe(model, prompt.tokens, reply.usage.input)
@@ -133,6 +134,7 @@ impl ModelCall<'_> {
             };
             drop(permit);
             trace::failed(&span, &error);
+            self.ports.live.counters().failed(self.model.info(), error.class());
             draft.withdraw();
             let again = failure::retry_model(&error, attempt, self.retries, &*self.ports.ids);
             let pause = match pass.failed(&error, again) {
@@ -158,7 +160,7 @@ impl ModelCall<'_> {
              {window} is taken as its window from now on. Set `context_window` of the model to it, or give the server a larger one"
         );
         tracing::warn!(agent = self.ports.live.name(agent), %cycle, "{text}");
-        publish_alert(&self.ports.live, agent, cycle, AlertKind::WindowCut, text);
+        raise(&self.ports.live, agent, cycle, AlertKind::WindowCut, text);
     }
 
     /// What happened since the cycle last looked.

@@ -19,7 +19,7 @@ use agent::port::{
 };
 use agent::space::{NewMessage, PostedMessage};
 use agent::tool::ToolLabel;
-use agent::update::{Topic, Update};
+use agent::update::Update;
 use jiff::Timestamp;
 use tokio::task::{self, AbortHandle, JoinError, JoinSet};
 use tokio_util::task::AbortOnDropHandle;
@@ -211,7 +211,7 @@ impl CallContext {
         let arguments = row.arguments.chars().take(limits::ARGUMENTS_SHOWN_CHARS).collect();
         let (call, tool) = (row.id.clone(), row.tool.clone());
         let update = Update::ToolStarted { agent, cycle, call, tool, arguments };
-        self.ports.live.bus().publish(&[Topic::Agent(agent)], Arc::new(update));
+        self.ports.live.tool(agent, update);
     }
 
     pub(crate) fn publish_done(&self, row: &CallRow, status: OutcomeStatus, text: &str, span: Span) {
@@ -224,7 +224,7 @@ impl CallContext {
             }
             _ => Update::ToolDone { agent, cycle, call, tool, status, ms },
         };
-        self.ports.live.bus().publish(&[Topic::Agent(agent)], Arc::new(update));
+        self.ports.live.tool(agent, update);
     }
 }
 

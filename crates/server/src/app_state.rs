@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
+use jiff::Timestamp;
 use runtime::Ports;
 use runtime::node::Node;
 use tokio_util::sync::CancellationToken;
@@ -101,6 +102,8 @@ pub(crate) struct AppState {
     pub(crate) reads: Arc<Reads>,
     pub(crate) relays: Arc<Relays>,
     pub(crate) stream_ends: StreamEnds,
+    /// When the server started.
+    pub(crate) started_at: Timestamp,
     /// Builds the OpenAPI document of all routes.
     build_document: fn(&Arc<Self>) -> Bytes,
     document: OnceLock<Bytes>,
@@ -117,6 +120,7 @@ impl AppState {
         build_document: fn(&Arc<Self>) -> Bytes,
     ) -> Self {
         let quotas = Arc::new(Quotas::new(options.connections));
+        let started_at = ports.clock.now();
         Self {
             ports,
             node,
@@ -129,6 +133,7 @@ impl AppState {
             reads: Arc::default(),
             relays: Arc::default(),
             stream_ends: StreamEnds::default(),
+            started_at,
             build_document,
             document: OnceLock::new(),
             probes: OnceLock::new(),

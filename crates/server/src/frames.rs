@@ -1,13 +1,14 @@
 //! The frames of event streams, for the OpenAPI document. Streams write [`agent::update::Update`], which does not depend
 //! on OpenAPI; tests of the server check every frame against these types.
 
+use agent::alert::AlertKind;
 use agent::call::OutcomeStatus;
 use agent::changes::CommitKind;
 use agent::entry::Compaction;
 use agent::event::EventProgress;
 use agent::id::{AgentId, CallId, CycleId, EntityId, EventId, MessageId, SpaceId};
 use agent::run::Ending;
-use agent::update::{AgentState, AlertKind};
+use agent::update::AgentState;
 use serde::Serialize;
 use utoipa::ToSchema;
 

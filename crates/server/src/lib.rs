@@ -22,6 +22,7 @@ mod json;
 mod key_cache;
 pub mod keys;
 mod listing;
+mod metrics;
 mod once;
 mod openapi;
 pub mod problem;

@@ -94,6 +94,11 @@ impl Quotas {
         Ok(InFlight { quotas: Arc::clone(self), key, operator, bytes: Mutex::new(0) })
     }
 
+    /// Streams that are open.
+    pub(crate) fn streams(&self) -> usize {
+        self.lock().streams
+    }
+
     /// Opens a stream.
     pub(crate) fn stream(self: &Arc<Self>, key: CredentialId, operator: bool) -> Result<StreamSlot, Problem> {
         let mut usage = self.lock();

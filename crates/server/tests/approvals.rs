@@ -246,7 +246,9 @@ async fn only_approvers_of_now_answer_a_call_whose_agent_names_some_from_whateve
     let (yes, yours) = (json!({"verdict": "approve"}), world.your_key().await);
     assert_eq!(answer(&world, &boss, &id, yes.clone()).await.code(), "not_found");
     configure(&world, json!({"approvers": ["boss"]})).await;
-    assert_eq!(answer(&world, &yours, &id, yes.clone()).await.code(), "not_yours");
+    let refused = answer(&world, &yours, &id, yes.clone()).await;
+    assert_eq!(refused.code(), "not_yours");
+    assert!(refused.problem_text().ends_with("ask `boss`, or an operator"), "{refused:?}");
     let list = world.ask(Method::GET, "/v1/approvals", &boss, None).await.json["items"].clone();
     assert_eq!((&list[0]["call"], &list[0]["approver_handles"]), (&json!(id), &json!(["you"])), "{list}");
     assert_eq!(world.ask(Method::GET, &format!("/v1/approvals/{id}"), &boss, None).await.status, 200);

@@ -5,6 +5,7 @@
 
 mod access;
 mod agents;
+mod alerts;
 mod approvals;
 mod bad_input;
 mod calls;
@@ -19,6 +20,7 @@ mod limits;
 mod links;
 mod logs;
 mod messages;
+mod metrics;
 mod names;
 mod plans;
 mod reference;

@@ -1,6 +1,6 @@
 //! Targets over the API: added, changed, listed and removed, and what is refused.
 
-use agent::port::AfterFailure;
+use agent::port::{AfterFailure, FailedAttempt, FailureNoted};
 use axum::http::Method;
 use serde_json::{Value, json};
 
@@ -29,8 +29,13 @@ async fn a_target_is_added_told_and_listed_with_what_waits_for_it() {
     let (board, waiting) = book.deliveries_due(world.ports.clock.now(), 5).await.unwrap().remove(0);
     let body: Value = serde_json::from_str(&waiting.body).unwrap();
     assert_eq!((&body["data"]["text"], &body["data"]["sender_handle"]), (&json!("hello"), &json!("you")));
-    let why = "it answered 500".to_owned();
-    assert!(book.delivery_failed(board, waiting.id.clone(), why, AfterFailure::Dead).await.unwrap());
+    let failed = |then| FailedAttempt { why: "it answered 500".to_owned(), then, at: waiting.at };
+    let again = failed(AfterFailure::Retry(waiting.at));
+    let began = book.delivery_failed(board.clone(), waiting.id.clone(), again).await.unwrap();
+    assert_eq!(began, FailureNoted::Began);
+    let shown = world.get("/v1/targets/board").await.json;
+    assert_eq!((&shown["attempts"], &shown["failed_at"]), (&json!(1), &json!(waiting.at)));
+    book.delivery_failed(board, waiting.id.clone(), failed(AfterFailure::Dead)).await.unwrap();
     let dead = world.get("/v1/targets/board/dead").await.json["items"].clone();
     assert_eq!((&dead[0]["id"], &dead[0]["why"]), (&json!(waiting.id), &json!("it answered 500")));
     let retry = json!({"id": waiting.id});

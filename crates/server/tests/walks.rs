@@ -5,7 +5,7 @@ use agent::changes::{Changes, CommitKind, Settlement};
 use agent::event::EventState;
 use agent::id::CycleId;
 use agent::life::{Lease, OpenCycle};
-use agent::port::RequestKey;
+use agent::port::{AfterFailure, FailedAttempt, RequestKey};
 use axum::body::Body;
 use axum::http::{Method, Request};
 use serde_json::{Value, json};
@@ -89,8 +89,10 @@ async fn populated() -> Populated {
     made(&world, "/v1/spaces/home/messages", json!({"text": "news", "sender": "you"})).await;
     let (target, waiting) = book.deliveries_due(world.ports.clock.now(), 5).await.unwrap().remove(0);
     let dead = waiting.id.clone();
-    let after = agent::port::AfterFailure::Dead;
-    assert!(book.delivery_failed(target, dead.clone(), "no".to_owned(), after).await.unwrap());
+    for then in [AfterFailure::Retry(waiting.at), AfterFailure::Dead] {
+        let failed = FailedAttempt { why: "no".to_owned(), then, at: world.ports.clock.now() };
+        book.delivery_failed(target.clone(), dead.clone(), failed).await.unwrap();
+    }
     let call = asked(&world, |asked| asked).await.to_string();
     let (event, plan, key) = (text(&event, "id"), text(&plan, "id"), text(&key, "id"));
     let goal = text(&goal, "id");

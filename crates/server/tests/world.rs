@@ -53,6 +53,8 @@ pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) headers: HeaderMap,
     pub(crate) json: Value,
+    /// The body, if it is no JSON.
+    pub(crate) text: String,
 }
 
 impl Answer {
@@ -227,7 +229,8 @@ impl World {
         let (parts, body) = response.into_parts();
         let bytes = axum::body::to_bytes(body, usize::MAX).await.unwrap();
         let json = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
-        let answer = Answer { status: parts.status.as_u16(), headers: parts.headers, json };
+        let text = if json.is_null() { String::from_utf8_lossy(&bytes).into_owned() } else { String::new() };
+        let answer = Answer { status: parts.status.as_u16(), headers: parts.headers, json, text };
         self.check(&method, &path, &answer);
         answer
     }

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use reqwest::{Method, Url};
 use serde_json::Value;
 
-use crate::connector::{AllowList, Connector, Outgoing, TrafficLimits};
+use crate::connector::{AllowList, Connector, Outgoing, TrafficLimits, refused_by_name};
 use crate::hook::SignatureScheme;
 use crate::http::retry_after;
 use crate::secret::{SecretValue, Secrets};
@@ -178,6 +178,10 @@ impl Courier for SignedCourier {
         }
         check_written(target)?;
         self.connector.check_own(&request(target)?).map_err(|error| format!("`url`: {error}"))
+    }
+
+    fn refused(&self, target: &StoredTarget) -> Option<String> {
+        refused_by_name(&request(target).ok()?)
     }
 
     fn unusable_secret<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Option<String>> {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
+use crate::alert::AlertKind;
 use crate::call::{CallRow, Outcome};
 use crate::changes::Changes;
 use crate::id::{CallId, CycleId};
@@ -14,7 +15,6 @@ use crate::port::{ModelError, ModelInfo, Reply};
 use crate::prompt::Prompt;
 use crate::run::{Ending, SentRequest};
 use crate::tool::ToolSpec;
-use crate::update::AlertKind;
 
 /// What the driver must do next.
 #[derive(Debug)]

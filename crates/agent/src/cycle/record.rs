@@ -11,7 +11,6 @@ use crate::changes::{CallChange, Changes};
 use crate::id::CallId;
 use crate::life::{OpenCycle, Waste};
 use crate::limits;
-use crate::port::Price;
 use crate::run::{CallRecord, Ending, PersonWait, Run, SentRequest, StepRecord, Usage};
 
 impl Cycle {
@@ -178,7 +177,7 @@ impl Cycle {
             usage
         };
         let add =
-            |sum: u64, step: &StepRecord| Some(sum.saturating_add(cost(price_of(&step.model)?, &all(step))?));
+            |sum: u64, step: &StepRecord| Some(sum.saturating_add(price_of(&step.model)?.cost(&all(step))?));
         open.steps.iter().try_fold(0, add).filter(|_| !open.steps.is_empty())
     }
 
@@ -188,7 +187,7 @@ impl Cycle {
         all.add(&self.open.usage);
         all.add(&self.open.estimated);
         let price = self.pinned.model(step.model.as_deref()).price;
-        changes.cost_micros = price.and_then(|price| cost(price, &all));
+        changes.cost_micros = price.and_then(|price| price.cost(&all));
         changes.usage = all;
     }
 }
@@ -215,17 +214,6 @@ fn wasted(open: &OpenCycle) -> StepRecord {
 fn waited(step: &Step, now: Timestamp) -> Option<u64> {
     let oldest = step.shown_events().map(|waiting| waiting.event.at).min()?;
     u64::try_from(now.as_millisecond() - oldest.as_millisecond()).ok()
-}
-
-/// The cost in micro-dollars; `None` if the provider did not report its tokens.
-pub(super) fn cost(price: Price, usage: &Usage) -> Option<u64> {
-    let (input, output) = (usage.input?, usage.output?);
-    let cached = usage.cached.unwrap_or(0).min(input);
-    let sum = (input - cached)
-        .saturating_mul(price.input)
-        .saturating_add(cached.saturating_mul(price.cached))
-        .saturating_add(output.saturating_mul(price.output));
-    Some(sum / 1_000_000)
 }
 
 /// How many texts a search of the archive found, by its outcome.

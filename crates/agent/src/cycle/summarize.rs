@@ -6,7 +6,6 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::driver::{SummaryEnd, SummaryRequest};
-use super::record::cost;
 use super::{ActivationEnd, After, Cycle, Next, State, Step};
 use crate::changes::CommitKind;
 use crate::compaction;
@@ -210,7 +209,7 @@ impl Cycle {
             }
         };
         let price = self.summarizer().price;
-        changes.cost_micros = price.filter(|_| !usage.is_none()).and_then(|price| cost(price, &usage));
+        changes.cost_micros = price.filter(|_| !usage.is_none()).and_then(|price| price.cost(&usage));
         changes.usage = usage;
         changes.view = view;
         State::Committing(Box::new(changes), after)

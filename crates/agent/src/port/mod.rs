@@ -32,8 +32,8 @@ pub use model::{
     Reply, ReplyPart, StopReason, TimeoutKind,
 };
 pub use reader::{
-    AgentCard, CommitRow, DeadEvents, InboxFilter, InboxRow, LastRun, MessageFilter, Page, PageRequest,
-    Reader, RecentItem, RunFilter, ShownLog, Totals,
+    AgentCard, AlertFilter, CommitRow, DeadEvents, InboxFilter, InboxRow, LastRun, MessageFilter, Page,
+    PageRequest, Reader, RecentItem, RunFilter, ShownLog, StoreFigures, Totals,
 };
 pub use recall::{CycleRef, Excerpt, Recall, RecallError, RecallKind, RecallQuery, Recalled, time_limit};
 pub use registry::{
@@ -42,8 +42,8 @@ pub use registry::{
 };
 pub use store::{Accept, Accepted, Due, DueFired, LatePlan, NextDue, RequestKey, Store, StoreError, Wakeup};
 pub use targets::{
-    AfterFailure, Courier, NewsKind, NewsOf, NoCourier, SendFailure, StoredTarget, TargetBook,
-    TargetDelivery, TargetState,
+    AfterFailure, Courier, FailedAttempt, FailureNoted, NewsKind, NewsOf, NoCourier, SendFailure,
+    StoredTarget, TargetBook, TargetDelivery, TargetState,
 };
 pub use tool::{
     AgentTools, CallGate, DeclaredTool, Done, NoGate, OfferedTools, Tool, ToolContext, ToolError, ToolSpec,

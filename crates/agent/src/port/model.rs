@@ -34,6 +34,19 @@ pub struct Price {
     pub output: u64,
 }
 
+impl Price {
+    /// The cost in micro-dollars; `None` if the provider did not report its tokens.
+    pub fn cost(self, usage: &Usage) -> Option<u64> {
+        let (input, output) = (usage.input?, usage.output?);
+        let cached = usage.cached.unwrap_or(0).min(input);
+        let sum = (input - cached)
+            .saturating_mul(self.input)
+            .saturating_add(cached.saturating_mul(self.cached))
+            .saturating_add(output.saturating_mul(self.output));
+        Some(sum / 1_000_000)
+    }
+}
+
 /// Facts about a model.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ModelInfo {

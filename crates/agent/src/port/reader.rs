@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::registry::CredentialRow;
 use super::{BoxFuture, StoreError};
+use crate::alert::{Alert, AlertKind};
 use crate::call::CallRow;
 use crate::changes::CommitKind;
 use crate::config::AgentConfig;
@@ -88,6 +89,17 @@ pub struct RunFilter {
     /// Only those that ended like this.
     pub ending: Option<Ending>,
     /// Only those that ended at this time or later.
+    pub since: Option<Timestamp>,
+}
+
+/// Which alerts; what is `None` excludes nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AlertFilter {
+    /// Only those of this agent.
+    pub agent: Option<AgentId>,
+    /// Only those of this kind.
+    pub alert: Option<AlertKind>,
+    /// Only those of this time or later.
     pub since: Option<Timestamp>,
 }
 
@@ -232,8 +244,8 @@ pub struct ShownLog {
     pub layers: Vec<Layer>,
 }
 
-/// Figures of the whole store.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// StoreFigures of the whole store.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Totals {
     /// Agents, retired ones included.
     pub agents: u64,
@@ -250,12 +262,44 @@ pub struct Totals {
     /// When the oldest change was committed that `recall` cannot find yet; `None` if it finds everything.
     #[serde(default)]
     pub unindexed_since: Option<Timestamp>,
+    /// What the check that follows a start has found damaged in the store's file; `None`: nothing, or it has not ended yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub damage: Option<String>,
+}
+
+/// StoreFigures of the whole store for metrics.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StoreFigures {
+    /// Those that everybody is interested in.
+    pub totals: Totals,
+    /// Agents that are suspended, quarantined ones included.
+    pub suspended: u64,
+    /// Agents that are retired.
+    pub retired: u64,
+    /// Agents of which a record cannot be read.
+    pub quarantined: u64,
+    /// Agents whose open cycle waits for a person.
+    pub paused: u64,
+    /// Events that are held.
+    pub held: u64,
+    /// Calls for which a person is waited.
+    pub asked: u64,
+    /// Calls whose cycle does not wait for them.
+    pub detached: u64,
+    /// Bytes of the store's file.
+    pub store_bytes: u64,
+    /// Bytes of its write-ahead log.
+    pub wal_bytes: u64,
+    /// Bytes of the search index.
+    pub index_bytes: u64,
 }
 
 /// Paged queries.
 pub trait Reader: Send + Sync {
-    /// Figures of the whole store.
+    /// StoreFigures of the whole store.
     fn totals(&self) -> BoxFuture<'_, Result<Totals, StoreError>>;
+    /// More of them, for metrics.
+    fn figures(&self) -> BoxFuture<'_, Result<StoreFigures, StoreError>>;
     /// Agents by name, only those with this standing, if given.
     fn agents(
         &self,
@@ -331,6 +375,12 @@ pub trait Reader: Send + Sync {
     fn message(&self, message: MessageId) -> BoxFuture<'_, Result<Option<Message>, StoreError>>;
     /// The messages that a cycle posted, in order.
     fn messages_of_cycle(&self, cycle: CycleId) -> BoxFuture<'_, Result<Vec<Message>, StoreError>>;
+    /// Alerts, newest first, each with its number.
+    fn alerts(
+        &self,
+        filter: AlertFilter,
+        page: PageRequest,
+    ) -> BoxFuture<'_, Result<Page<(u64, Alert)>, StoreError>>;
     /// An agent's ledger, newest first.
     fn inbox(
         &self,

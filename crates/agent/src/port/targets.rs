@@ -36,6 +36,16 @@ pub enum NewsOf {
     Agent(AgentId),
 }
 
+impl NewsOf {
+    /// The agent, if it is an agent's news.
+    pub fn agent(self) -> Option<AgentId> {
+        match self {
+            Self::Agent(agent) => Some(agent),
+            Self::Space(_) => None,
+        }
+    }
+}
+
 /// A target as it is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredTarget {
@@ -74,6 +84,12 @@ pub struct TargetState {
     pub why: Option<String>,
     /// When the first one that waits is tried next.
     pub next_at: Option<Timestamp>,
+    /// Failed attempts of the first one that waits.
+    pub attempts: u32,
+    /// When attempts began to fail, if the last one failed.
+    pub failed_at: Option<Timestamp>,
+    /// When the last delivery arrived.
+    pub arrived_at: Option<Timestamp>,
 }
 
 /// Something that happened, as it is sent to a target: each time with the same id and the same bytes.
@@ -102,6 +118,28 @@ pub enum AfterFailure {
     Off,
 }
 
+/// A failed attempt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FailedAttempt {
+    /// Why.
+    pub why: String,
+    /// What becomes of the delivery.
+    pub then: AfterFailure,
+    /// When.
+    pub at: Timestamp,
+}
+
+/// What a failed attempt has changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FailureNoted {
+    /// Nothing: the target has been put again since, or the delivery waits no more.
+    Nothing,
+    /// The attempt before at the target had succeeded, or there was none.
+    Began,
+    /// The attempt before had failed, too.
+    Continued,
+}
+
 /// Keeps targets, and what waits for them. What a target is told is written in the commit in which it happens.
 pub trait TargetBook: Send + Sync {
     /// All targets, by name, with what waits for them.
@@ -121,17 +159,17 @@ pub trait TargetBook: Send + Sync {
     fn next_delivery_at(&self, now: Timestamp) -> BoxFuture<'_, Result<Option<Timestamp>, StoreError>>;
     /// Ends once something was committed since it last ended: deliveries may be due. For one listener.
     fn committed(&self) -> BoxFuture<'_, ()>;
-    /// The delivery has arrived: it is forgotten.
-    fn delivery_arrived(&self, id: String) -> BoxFuture<'_, Result<(), StoreError>>;
-    /// An attempt at the target as it was then failed; `false` if the target has been put again since or the delivery waits no
-    /// more, so that nothing changes.
+    /// The delivery has arrived: it is forgotten. `true` if an attempt at its target had failed before, and none has succeeded since.
+    fn delivery_arrived(&self, id: String, at: Timestamp) -> BoxFuture<'_, Result<bool, StoreError>>;
+    /// An attempt at the target as it was then failed. What operators should know of is kept with it ([`Alert::of_target`]).
+    ///
+    /// [`Alert::of_target`]: crate::alert::Alert::of_target
     fn delivery_failed(
         &self,
         tried: StoredTarget,
         id: String,
-        why: String,
-        then: AfterFailure,
-    ) -> BoxFuture<'_, Result<bool, StoreError>>;
+        failed: FailedAttempt,
+    ) -> BoxFuture<'_, Result<FailureNoted, StoreError>>;
     /// The deliveries to a target that were given up, oldest first.
     fn dead_deliveries(&self, name: String) -> BoxFuture<'_, Result<Vec<TargetDelivery>, StoreError>>;
     /// Tries dead deliveries again, all or that one, before everything that happened later. Returns how many.
@@ -166,6 +204,10 @@ pub enum SendFailure {
 pub trait Courier: Send + Sync {
     /// Checks the address of a target and what it may reach; the error says what is wrong.
     fn check(&self, target: &StoredTarget) -> Result<(), String>;
+    /// Why nothing sent to the target's address would leave, as far as the address alone shows it.
+    fn refused(&self, _target: &StoredTarget) -> Option<String> {
+        None
+    }
     /// Why the secret with that name cannot sign.
     fn unusable_secret<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Option<String>>;
     /// Makes one attempt, which ends within [`crate::limits::TARGET_MS`].

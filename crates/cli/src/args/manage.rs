@@ -35,6 +35,21 @@ pub(crate) struct AgentsArgs {
     pub(crate) list: StateArgs,
 }
 
+#[derive(Debug, Args)]
+pub(crate) struct AlertArgs {
+    /// Only those of this agent, by handle or id
+    pub(crate) agent: Option<String>,
+    /// Only those about this, such as `event_dead`
+    #[arg(long, value_name = "KIND")]
+    pub(crate) kind: Option<String>,
+    /// Only those since a time or for so long, such as `2h`
+    #[arg(long, value_name = "TIME|AGE")]
+    pub(crate) since: Option<String>,
+    /// Maximum number of alerts
+    #[arg(long, default_value_t = 50, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(crate) limit: u32,
+}
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum AgentsVerb {
     /// List agents, as the command alone does
@@ -87,6 +102,8 @@ pub(crate) enum AgentsVerb {
     },
     /// Cancel the running cycle of an agent
     Cancel(OneAgent),
+    /// List what operators should know of: the last alerts of all agents and of the server, newest first
+    Alerts(AlertArgs),
     /// List the goals of an agent as a tree, with ids
     Goals {
         /// The agent, by handle or id [default: the only one]

@@ -29,7 +29,7 @@ pub(crate) use help::{WELCOME, command, read};
 pub(crate) use hooks::{AddHookArgs, HooksArgs, HooksVerb, SendHookArgs};
 pub(crate) use live::{SortArg, TopArgs, WatchArgs};
 pub(crate) use manage::{
-    AgentsArgs, AgentsVerb, CreateArgs, EntitiesArgs, EntitiesVerb, KeysArgs, KeysVerb, KindArgs,
+    AgentsArgs, AgentsVerb, AlertArgs, CreateArgs, EntitiesArgs, EntitiesVerb, KeysArgs, KeysVerb, KindArgs,
     MemoriesArgs, MemoriesVerb, OpenSpaceArgs, ReadArgs, SearchArgs, SpacesArgs, SpacesVerb, StateArgs,
 };
 pub(crate) use models::{ModelsArgs, ModelsVerb, TryArgs};

@@ -1,5 +1,5 @@
-//! Earlier names of commands. They are hidden and still work, because scripts have them: each is read as the command that has
-//! its place.
+//! Earlier names of commands, and names under which they are looked for. They are hidden and work, because scripts and habits have
+//! them: each is read as the command that has its place.
 
 use std::ffi::OsString;
 
@@ -13,6 +13,7 @@ const RENAMED: &[(&[&str], &[&str])] = &[
     (&["show", "agent"], &["agents", "show"]),
     (&["show"], &["agents", "show"]),
     (&["recall"], &["agents", "recall"]),
+    (&["alerts"], &["agents", "alerts"]),
     (&["dead", "show"], &["events", "show"]),
     (&["dead", "retry"], &["events", "retry"]),
     (&["dead", "drop"], &["events", "drop"]),
@@ -90,6 +91,7 @@ mod tests {
             ("viv show agent", "viv agents show"),
             ("viv show ada", "viv agents show ada"),
             ("viv recall ada show run", "viv agents recall ada show run"),
+            ("viv alerts ada", "viv agents alerts ada"),
             ("viv dead", "viv events list --state dead"),
             ("viv dead ada", "viv events list --state dead ada"),
             ("viv dead show e", "viv events show e"),

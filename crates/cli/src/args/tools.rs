@@ -107,6 +107,15 @@ pub(crate) enum McpVerb {
     Add(McpAddArgs),
     /// Let the running server read the MCP servers in its settings again
     Reload,
+    /// Remove an MCP server from the settings, with its approved tools
+    #[command(alias = "rm")]
+    Remove {
+        /// Its name in the settings
+        server: String,
+        /// Do not ask
+        #[arg(long)]
+        yes: bool,
+    },
     /// Ask an MCP server what it offers now
     Try {
         /// Its name in the settings

@@ -11,7 +11,7 @@ use agent::limits;
 use api::{Agent, HookJson, MemoryJson, MemoryValue, NewAgentJson, NewGoalJson, NewMember};
 use serde_json::{Value, json};
 
-use super::{goals, hooks, memories, ps, recall, show, tools, transfer};
+use super::{alerts, goals, hooks, memories, ps, recall, show, tools, transfer};
 use crate::args::{AgentsArgs, AgentsVerb, CreateArgs, Global};
 use crate::errors::{Exit, Failure, Result};
 use crate::input;
@@ -40,6 +40,7 @@ pub(crate) async fn run(global: &Global, screen: Screen, args: AgentsArgs) -> Re
         AgentsVerb::List(list) => return ps::run(client, screen, list).await,
         AgentsVerb::Export { .. } | AgentsVerb::Import { .. } => unreachable!("returned above"),
         AgentsVerb::Show { agent } => show::agent::agent(&client, &screen, agent.as_deref()).await?,
+        AgentsVerb::Alerts(args) => alerts::list(&client, &screen, args).await?,
         AgentsVerb::Goals { agent } => goals::list(&client, &screen, agent.as_deref()).await?,
         AgentsVerb::SetGoal { agent, description, priority, under } => {
             let goal = NewGoalJson { description, priority, parent: under };

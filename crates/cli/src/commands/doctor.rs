@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use agent::limits;
 use api::{Agent, HookJson, ReadyJson, TargetJson, ToolJson, Whoami};
@@ -11,14 +12,14 @@ use models::conformance::answers;
 use runtime::clock::SystemClock;
 use serde::Serialize;
 use serde_json::json;
-use storage::sqlite::{self, UpkeepError};
+use storage::sqlite::{self, Checked, UpkeepError};
 
 use crate::args::{Global, ModelArgs};
 use crate::assemble;
 use crate::commands::hooks::without_agents;
 use crate::commands::ps::unmatched_of;
-use crate::commands::targets::unsigned;
-use crate::commands::{doctor_mcp, up, upkeep};
+use crate::commands::targets::silent;
+use crate::commands::{alerts, doctor_mcp, up, upkeep};
 use crate::errors::{Exit, Failure, Result};
 use crate::listen;
 use crate::model::{self, Chosen};
@@ -92,9 +93,9 @@ pub(crate) async fn run(global: Global, screen: Screen, args: ModelArgs) -> Resu
         data_dir(dir),
         free_space(dir),
     ];
+    let progress = Progress::start(&screen, "checking the store, and asking servers and the model");
     checks.extend(store(dir, running));
     checks.extend(leftovers(dir));
-    let progress = Progress::start(&screen, "asking servers and the model");
     let (of_server, theirs) = server(dir, running).await;
     checks.extend(of_server);
     checks.extend(doctor_mcp::check(&settings, running).await);
@@ -184,7 +185,16 @@ fn store(dir: &Path, running: bool) -> Vec<Check> {
         Err(error) => return vec![Check::of("store", upkeep::failure(dir, error))],
     };
     let version = found.version;
-    let mut checks = vec![Check::ok("store", format!("readable, schema version {version}, not in use"))];
+    let mut checks = vec![match sqlite::check(dir, Duration::from_millis(limits::STORE_CHECK_MS)) {
+        Ok(Checked::Sound) => Check::ok("store", format!("sound, schema version {version}, not in use")),
+        Ok(Checked::Damaged(what)) => damaged_store(&what),
+        Ok(Checked::Unfinished) => {
+            let detail =
+                format!("readable, schema version {version}, not in use; too large to be checked here");
+            Check::ok("store", detail).hint("`viv verify` checks all of it")
+        }
+        Err(error) => Check::of("store", upkeep::failure(dir, error)),
+    }];
     if found.lost_frames > 0 {
         let detail =
             format!("damaged: {} frames follow a broken one; their content is lost", found.lost_frames);
@@ -196,6 +206,13 @@ fn store(dir: &Path, running: bool) -> Vec<Check> {
     }
     checks.extend(quarantine(found.damaged.iter().map(|(name, why)| format!("{name}: {why}"))));
     checks
+}
+
+/// A page of the file is not what was written.
+fn damaged_store(what: &str) -> Check {
+    Check::fail("store", format!("its file is damaged: {what}")).hint(
+        "`viv verify` lists what is wrong, `viv agents export` saves an agent that can be read, `viv restore` restores a backup",
+    )
 }
 
 /// Incomplete copies that a killed backup or restore left in the usual folders.
@@ -240,7 +257,10 @@ async fn server(data_dir: &Path, running: bool) -> (Vec<Check>, Option<String>) 
         }
         Err(failure) => Check::of("key", failure),
     });
-    checks.extend(ready.totals.and_then(|totals| index_lag(totals.unindexed_since?)));
+    if let Some(totals) = &ready.totals {
+        checks.extend(totals.damage.as_deref().map(damaged_store));
+        checks.extend(totals.unindexed_since.and_then(index_lag));
+    }
     // Only an admin key may list agents.
     match client.list_as::<Agent>("/v1/agents?brief=true", AGENTS_MAX).await {
         Ok(agents) => {
@@ -250,6 +270,11 @@ async fn server(data_dir: &Path, running: bool) -> (Vec<Check>, Option<String>) 
             checks.extend(unguarded(&agents));
             checks.extend(cut_tools(&agents));
             checks.extend(unmatched(&agents));
+            let recent = alerts::recent(&client).await;
+            checks.extend(recent.map(|recent| {
+                Check::warn("alerts", recent)
+                    .hint("`viv agents alerts` lists them, and what each of them costs")
+            }));
             match client.all_as::<HookJson>("/v1/hooks").await {
                 Ok(hooks) => checks.extend(unready_hooks(&hooks).into_iter().chain(unheard_hooks(&hooks))),
                 Err(failure) => checks.push(Check::of("hooks", failure)),
@@ -317,7 +342,7 @@ fn unheard_hooks(hooks: &[HookJson]) -> Option<Check> {
 /// Targets that are told nothing.
 fn untold(targets: &[TargetJson]) -> Option<Check> {
     let why =
-        |target: &TargetJson| target.off.clone().or_else(|| unsigned(target)).or_else(|| target.why.clone());
+        |target: &TargetJson| target.off.clone().or_else(|| silent(target)).or_else(|| target.why.clone());
     let lines: Vec<String> =
         targets.iter().filter_map(|target| Some(format!("{}: {}", target.name, why(target)?))).collect();
     let detail = format!("told nothing: {}", lines.join("; "));

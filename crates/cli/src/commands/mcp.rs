@@ -12,6 +12,7 @@ use client::{Client, segment, typed};
 use serde_json::{Value, json};
 use tools::mcp::{McpListing, McpServerConfig};
 
+use super::mcp_remove;
 use crate::args::{Global, McpAddArgs, McpArgs, McpVerb};
 use crate::assemble;
 use crate::errors::{Exit, Failure, Result};
@@ -35,6 +36,7 @@ pub(crate) async fn run(global: &Global, screen: Screen, args: McpArgs) -> Resul
     match args.verb {
         None | Some(McpVerb::List) => list(&client()?, &screen).await?,
         Some(McpVerb::Add(args)) => add(global, &screen, args).await?,
+        Some(McpVerb::Remove { server, yes }) => mcp_remove::run(global, &screen, &server, yes).await?,
         Some(McpVerb::Reload) => {
             let answer = client()?.post_empty("/v1/mcp").await?;
             print_servers(&screen, typed("list of MCP servers", answer)?);
@@ -107,7 +109,7 @@ fn print_servers(screen: &Screen, PageJson { items, .. }: PageJson<McpServerJson
     }
     let row = |server: &McpServerJson| vec![screen.clean_line(&server.name), server.tools.len().to_string()];
     screen.table(&["SERVER", "APPROVED TOOLS"], &items.iter().map(row).collect::<Vec<_>>());
-    screen.note("`viv mcp try SERVER` lists what it offers now");
+    screen.note("`viv mcp try SERVER` lists what it offers now, and what has changed since it was approved: that is refused");
 }
 
 fn show(screen: &Screen, answer: &Value) -> Result<()> {
@@ -132,7 +134,7 @@ fn show(screen: &Screen, answer: &Value) -> Result<()> {
 
 /// The settings to which something is added, and their file: those of the server that runs on the data directory, wherever this
 /// command was started. Without one, those found from here.
-async fn settings_of_server(global: &Global) -> Result<(Settings, PathBuf)> {
+pub(super) async fn settings_of_server(global: &Global) -> Result<(Settings, PathBuf)> {
     let settings = Settings::load(global, &())?;
     let (here, data_dir) = (settings.file_to_write(), settings.data_dir().to_owned());
     if !listen::is_locked(&data_dir) {
@@ -176,11 +178,13 @@ async fn add(global: &Global, screen: &Screen, args: McpAddArgs) -> Result<()> {
         );
     }
     let server = assemble::mcp_server(&name, config.clone(), &connector, &secrets, &host)?;
+    let progress = Progress::start(screen, format!("waiting for `{name}`, which lists its tools"));
     let walled = server.is_walled().await;
     let McpListing { tools, left_out } = server.list().await.map_err(|error| {
         let why = error.operator.unwrap_or(error.model);
         Failure::new(Exit::Failed, "mcp_failed", why).hint("nothing was added")
     })?;
+    drop(progress);
     server.stop();
     let written = section(&name, &config)?;
     let opened = fs::OpenOptions::new().create(true).append(true).open(&file);

@@ -1,6 +1,7 @@
 //! The commands: each is a function that returns the exit code.
 
 pub(crate) mod agents;
+pub(crate) mod alerts;
 pub(crate) mod approvals;
 pub(crate) mod chat;
 pub(crate) mod config;
@@ -13,6 +14,7 @@ pub(crate) mod hooks;
 pub(crate) mod init;
 pub(crate) mod keys;
 pub(crate) mod mcp;
+mod mcp_remove;
 pub(crate) mod memories;
 pub(crate) mod models;
 pub(crate) mod pages;

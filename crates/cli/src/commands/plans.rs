@@ -185,13 +185,32 @@ fn row(screen: &Screen, agent: &str, plan: &PlanJson) -> Vec<String> {
     cells.iter().map(|cell| screen.clean_line(cell)).collect()
 }
 
-/// A time in the zone of the schedule.
+/// A time in the zone of the schedule, or in UTC if it has none: always in one form.
 fn local(schedule: &Schedule, at: Timestamp) -> String {
-    match schedule {
-        Schedule::Cron { zone, .. } | Schedule::Hours { zone, .. } => match TimeZone::get(zone) {
-            Ok(zone) => at.to_zoned(zone).strftime("%Y-%m-%d %H:%M %Z").to_string(),
-            Err(_) => at.to_string(),
-        },
-        _ => at.to_string(),
+    let zone = match schedule {
+        Schedule::Cron { zone, .. } | Schedule::Hours { zone, .. } => TimeZone::get(zone).ok(),
+        Schedule::At { .. } | Schedule::After { .. } | Schedule::Every { .. } => None,
+    };
+    let form = if at.as_second() % 60 == 0 { "%Y-%m-%d %H:%M %Z" } else { "%Y-%m-%d %H:%M:%S %Z" };
+    at.to_zoned(zone.unwrap_or(TimeZone::UTC)).strftime(form).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_of_all_schedules_have_one_form() {
+        let at: Timestamp = "2026-11-26T18:34:21.76Z".parse().unwrap();
+        let (zone, expression) = ("Europe/Berlin".to_owned(), "34 19 * * *".to_owned());
+        let minute: Timestamp = "2026-11-26T18:34:00Z".parse().unwrap();
+        for (schedule, at, shown) in [
+            (Schedule::At { at }, at, "2026-11-26 18:34:21 UTC"),
+            (Schedule::After { at, after_ms: 5 }, at, "2026-11-26 18:34:21 UTC"),
+            (Schedule::Every { every_ms: 5, from: at }, minute, "2026-11-26 18:34 UTC"),
+            (Schedule::Cron { expression, zone }, minute, "2026-11-26 19:34 CET"),
+        ] {
+            assert_eq!(local(&schedule, at), shown);
+        }
     }
 }

@@ -9,8 +9,8 @@ use client::{Client, typed, why_it_is_idle};
 use serde_json::Value;
 
 use crate::args::StateArgs;
-use crate::commands::events;
 use crate::commands::top::tokens;
+use crate::commands::{alerts, events};
 use crate::errors::{Exit, Result};
 use crate::output::{Screen, counted};
 
@@ -64,6 +64,9 @@ pub(crate) async fn run(client: Client, screen: Screen, args: StateArgs) -> Resu
     }
     for (agent, notice) in found.iter().filter_map(|(agent, _)| Some((agent, events::notice(agent)?))) {
         screen.note(&format!("`{}`: {notice}", agent.handle));
+    }
+    if let Some(alerts) = alerts::recent(&client).await {
+        screen.note(&format!("{alerts}; see `viv agents alerts`"));
     }
     for note in unmatched(&client, &found) {
         screen.note(&note);
@@ -123,9 +126,11 @@ fn state_of(agent: &Agent) -> &'static str {
 }
 
 fn row(screen: &Screen, agent: &Agent) -> Vec<String> {
-    let state = match &agent.reason {
-        Some(reason) => format!("{} ({reason})", agent.state.as_str()),
-        None => agent.state.as_str().to_owned(),
+    let state = match (&agent.reason, agent.running_tools.as_slice()) {
+        (Some(reason), _) => format!("{} ({reason})", agent.state.as_str()),
+        (None, []) => agent.state.as_str().to_owned(),
+        (None, [tool]) => format!("{} (runs {tool})", agent.state.as_str()),
+        (None, [tool, more @ ..]) => format!("{} (runs {tool} +{})", agent.state.as_str(), more.len()),
     };
     let waiting = match agent.held {
         0 => agent.waiting.to_string(),

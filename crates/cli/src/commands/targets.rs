@@ -73,6 +73,15 @@ fn show(screen: &Screen, answer: Value) -> Result<()> {
         ("waiting", target.waiting.to_string()),
         ("dead", target.dead.to_string()),
     ];
+    let when = |at: Timestamp| format!("{at:.0} ({})", ago(at, Timestamp::now()));
+    pairs.extend(target.arrived_at.map(|at| ("last arrived", when(at))));
+    pairs.extend(target.failed_at.map(|at| ("failing since", when(at))));
+    if target.attempts > 0 {
+        pairs.push(("failed attempts of the first that waits", target.attempts.to_string()));
+        pairs.extend(
+            target.next_at.filter(|_| target.off.is_none()).map(|at| ("next try", format!("{at:.0}"))),
+        );
+    }
     pairs.extend((!target.allow.is_empty()).then(|| ("allow", target.allow.join(", "))));
     pairs.extend(target.only_if.map(|rule| ("only if", rule)));
     pairs.extend(target.body.map(|body| ("body", body.to_string())));
@@ -82,7 +91,7 @@ fn show(screen: &Screen, answer: Value) -> Result<()> {
 
 /// Whether what it is told arrives.
 fn state(target: &TargetJson) -> String {
-    match (&target.off, unsigned(target), &target.why) {
+    match (&target.off, silent(target), &target.why) {
         (Some(why), ..) => format!("off: {why}"),
         (None, Some(why), _) => why,
         (None, None, Some(why)) => why.clone(),
@@ -91,8 +100,17 @@ fn state(target: &TargetJson) -> String {
     }
 }
 
+/// Why nothing can be sent to it, as it is declared.
+pub(super) fn silent(target: &TargetJson) -> Option<String> {
+    target
+        .refused
+        .clone()
+        .map(|why| format!("{why}; add it again with `--allow`"))
+        .or_else(|| unsigned(target))
+}
+
 /// Why none of its secrets can sign.
-pub(super) fn unsigned(target: &TargetJson) -> Option<String> {
+fn unsigned(target: &TargetJson) -> Option<String> {
     let none = target.missing_secrets.len() == target.secrets.len();
     let missing: Vec<String> =
         target.missing_secrets.iter().map(|(name, why)| format!("`{name}`: {why}")).collect();
@@ -113,6 +131,13 @@ async fn add(client: &Client, screen: &Screen, args: AddTargetArgs) -> Result<()
     let of = target.space_handle.as_ref().or(target.agent_handle.as_ref()).cloned().unwrap_or_default();
     let line = format!("`{}` is told of `{of}`: {}", target.name, target.on.join(", "));
     screen.result(&answer, &screen.clean_line(&line));
+    if let Some(why) = target.refused.as_ref().filter(|_| !screen.json) {
+        let address = target.url.split_once("://").map_or("", |(_, rest)| rest);
+        let address = address.split(['/', '?']).next().unwrap_or_default();
+        screen.warning(&format!(
+            "nothing will be sent: {why}; if it may be told, add it again with `--allow {address}`"
+        ));
+    }
     for (name, why) in target.missing_secrets.iter().filter(|_| !screen.json) {
         screen.warning(&format!("the secret `{name}` cannot sign: {why}; `viv secrets set {name}` sets it"));
     }

@@ -74,3 +74,34 @@ fn an_agent_file_of_a_damaged_agent_does_not_stop_the_others() {
     let ada = server.run(&["say", "--wait", "--agent", "ada", "are you there?"]);
     assert_eq!(ada.code, 0, "{}", ada.shown());
 }
+
+/// Writes nonsense over the first page of a table that a start does not read.
+fn with_torn_page() -> TempDir {
+    let (_, dir) = Server::start().stop();
+    let file = dir.path().join("vivarium.db");
+    let mut bytes = fs::read(&file).unwrap();
+    let size = usize::from(u16::from_be_bytes([bytes[16], bytes[17]]));
+    // In the schema the number of a table's first page stands between its name and its text.
+    let find = |text: &[u8], from: usize| {
+        from + bytes[from..].windows(text.len()).position(|at| at == text).unwrap()
+    };
+    let name = b"tablehook_deliveryhook_delivery";
+    let number = find(name, 0) + name.len();
+    let end = find(b"CREATE TABLE", number);
+    let page = bytes[number..end].iter().fold(0, |page, byte| page << 8 | usize::from(*byte));
+    bytes[(page - 1) * size..page * size].fill(0xA5);
+    fs::write(&file, bytes).unwrap();
+    dir
+}
+
+#[test]
+fn a_page_that_no_start_reads_is_checked_beside_the_work_and_named() {
+    let dir = with_torn_page();
+    let doctor = run(dir.path(), &["doctor", "--model", "demo"]);
+    assert!(doctor.code == 1 && doctor.out.contains("its file is damaged"), "{}", doctor.shown());
+    let server = Server::start_in(dir);
+    let doctors = std::iter::repeat_with(|| server.run(&["doctor"]));
+    let doctor = doctors.take(1_000).find(|doctor| doctor.out.contains("its file is damaged")).unwrap();
+    assert!(doctor.code == 1 && doctor.out.contains("viv restore"), "{}", doctor.shown());
+    assert_eq!(server.run(&["say", "--wait", "--agent", "ada", "are you there?"]).code, 0);
+}

@@ -126,6 +126,17 @@ fn a_server_that_is_added_is_used_at_once() {
     assert_eq!(server.run(&["mcp", "reload"]).code, 0);
     let doctor = asked(&dir, &file, &["doctor", "--model", "demo"]);
     assert!(doctor.out.contains("`clock` answers, 0 of 1 tools approved"), "{}", doctor.shown());
+    let unconfirmed = asked(&dir, &file, &["mcp", "remove", "clock"]);
+    assert!(unconfirmed.code == 2 && unconfirmed.err.contains("1 approved tool"), "{}", unconfirmed.shown());
+    let before = fs::read_to_string(&file).unwrap();
+    let removed = asked(&dir, &file, &["mcp", "remove", "clock", "--yes"]);
+    assert_eq!(removed.code, 0, "{}", removed.shown());
+    assert!(!fs::read_to_string(&file).unwrap().contains("clock"));
+    assert_eq!(server.run(&["mcp", "--json"]).json()["items"], json!([]));
+    assert!(!server.run(&["tools"]).out.contains("MCP server clock"));
+    assert_eq!(asked(&dir, &file, &["mcp", "rm", "clock", "--yes"]).code, 4);
+    fs::write(&file, before).unwrap();
+    assert_eq!(server.run(&["mcp", "reload"]).code, 0);
     fs::write(&file, "[mcp.clock]\ncommand = []\n").unwrap();
     let refused = server.run(&["mcp", "reload"]);
     assert!(refused.code == 1 && refused.err.contains("wanted a program"), "{}", refused.shown());

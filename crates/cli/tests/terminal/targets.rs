@@ -69,3 +69,39 @@ fn a_target_is_told_of_a_message_and_one_that_is_gone_is_switched_off() {
     assert_eq!(files_with(dir, "canary"), [] as [String; 0]);
     assert_eq!(files_with(dir, SECRET), ["tool-secrets.toml"]);
 }
+
+#[test]
+fn a_target_inside_that_is_not_allowed_is_named_at_once_and_what_fails_is_listed_afterwards() {
+    let server = Server::start();
+    let dir = server.dir.path();
+    assert_eq!(run_with(dir, &["secrets", "set", "news"], SECRET, &[]).code, 0);
+    let why = "`127.0.0.1` is this machine, not the public internet";
+    for (name, url) in [("ip", "http://127.0.0.1:9/in"), ("name", "http://localhost:9/in")] {
+        let added = run(dir, &["targets", "add", name, url, "--space", "home", "--secret", "news"]);
+        let said = added.out.contains("nothing will be sent: ") && added.out.contains("--allow ");
+        assert!(added.code == 0 && said, "{}", added.shown());
+    }
+    let listed = run(dir, &["targets"]).out;
+    assert!(listed.contains(why), "{listed}");
+    let doctor = run(dir, &["doctor", "--model", "demo"]);
+    assert!(doctor.out.contains(&format!("told nothing: ip: {why}")), "{}", doctor.shown());
+    assert_eq!(run(dir, &["agents", "alerts"]).out, "no alerts\n");
+    assert_eq!(run(dir, &["say", "hello"]).code, 0);
+    let alerts = std::iter::repeat_with(|| run(dir, &["agents", "alerts"]).out);
+    let alerts = alerts.take(1_000).find(|out| out.matches("target_failing").count() == 2).unwrap();
+    assert!(alerts.contains("target ip") && alerts.contains("nothing was sent; "), "{alerts}");
+    let shown = run(dir, &["targets", "show", "ip"]).out;
+    for part in ["failing since", "next try", "failed attempts"] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+    let one = run(dir, &["alerts", "--kind", "target_failing", "--limit", "1", "--json"]).json();
+    assert_eq!(one["items"].as_array().unwrap().len(), 1, "{one}");
+    assert_eq!(run(dir, &["agents", "alerts", "ada"]).out, "no alerts\n");
+    let unknown = run(dir, &["agents", "alerts", "--kind", "target_failed"]);
+    assert!(unknown.code == 2 && unknown.err.contains("`target_failing`"), "{}", unknown.shown());
+    for args in [&["ps"][..], &["doctor", "--model", "demo"]] {
+        let ran = run(dir, args);
+        let all = format!("{}{}", ran.out, ran.err);
+        assert!(all.contains("2 alerts in the last day") && all.contains("viv agents alerts"), "{all}");
+    }
+}

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use agent::alert::AlertKind;
 use agent::changes::MemoryChange;
 use agent::config::AgentConfig;
 use agent::id::AgentId;
-use agent::port::{Delivered, Listener, ModelInfo, ReasoningReplay};
-use agent::update::{AlertKind, Topic, Update};
+use agent::port::{AlertFilter, Delivered, Listener, ModelInfo, PageRequest, ReasoningReplay};
+use agent::update::{Topic, Update};
 use futures_util::FutureExt;
 use models::scripted::{Script, Scripted};
 use serde_json::json;
@@ -149,6 +150,10 @@ async fn notes_without_room_in_the_workspace_are_reported_once_for_each_config()
         assert_eq!(alerts.len(), reported, "{memories} {config}: {alerts:?}");
         assert!(alerts.iter().all(|text| text.contains("the workspace may have 24576")), "{alerts:?}");
     }
+    let page = PageRequest { cursor: None, limit: 10 };
+    let kept = fixture.world.ports().reader.alerts(AlertFilter::default(), page).await.unwrap().items;
+    let kinds: Vec<_> = kept.iter().map(|(_, kept)| (kept.alert, kept.agent, kept.cycle.is_some())).collect();
+    assert_eq!(kinds, [(AlertKind::WorkspaceFull, Some(ada), true); 2], "whoever watched, they are kept");
 }
 
 #[tokio::test]

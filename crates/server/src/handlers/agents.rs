@@ -367,6 +367,8 @@ pub(super) async fn agent_json(app: &AppState, card: AgentCard, now: Timestamp) 
     let unmatched = unmatched(app, &card).await?;
     let CurrentState { state, reason, why, until } = current_state(app, &card, now);
     let cycle = cycle_of(app, &card);
+    let calls = app.node.live().activity(card.id).map(|activity| activity.calls).unwrap_or_default();
+    let running_tools = calls.into_iter().map(|(_, tool)| tool).collect();
     let named = card.config.model.clone();
     let model = app.ports.models.model(named.as_deref()).ok();
     let tools = AgentTools::of(&*app.ports.toolbox, &*app.ports.models, &card.config);
@@ -378,6 +380,7 @@ pub(super) async fn agent_json(app: &AppState, card: AgentCard, now: Timestamp) 
         state,
         reason: reason.map(str::to_owned),
         why,
+        running_tools,
         standing: card.standing,
         model: model.map(|model| model.info().name.clone()).or(named),
         guard: <&str>::from(card.config.guard).to_owned(),

@@ -152,8 +152,32 @@ pub(super) async fn answer(
     match (answered, person) {
         // Whoever may not see the call learns nothing of it. Whose answer counts may see it.
         (Err(_), Some(person)) if !sees(&app, &asked, person).await? => Err(missing()),
+        (Err(problem), _) if problem.code() == Code::NotYours => {
+            Err(problem.hint(who_may(&app, &asked).await?))
+        }
         (answered, _) => answered,
     }
+}
+
+/// Who may answer a call, by name.
+async fn who_may(app: &AppState, asked: &AskedCall) -> Result<String, Problem> {
+    let Some(approval) = asked.row.approval.as_deref() else { return Ok(String::new()) };
+    let named = match approval.question {
+        true => approval.approvers.clone(),
+        false => {
+            let card = app.ports.reader.agent(asked.agent).await?;
+            card.map(|card| card.config.approvers.clone()).unwrap_or_default()
+        }
+    };
+    let space = match approval.space {
+        Some(space) => app.ports.reader.space(space.to_string()).await?.map(|space| space.name),
+        None => None,
+    };
+    Ok(match (named.as_slice(), space) {
+        ([], Some(space)) => format!("ask somebody of the space `{space}`, or an operator"),
+        ([], None) => "ask an operator".to_owned(),
+        (named, _) => format!("ask `{}`, or an operator", named.join("` or `")),
+    })
 }
 
 /// Lists the rules by which calls need no approval. With a person's key: those which that person gave.
@@ -257,7 +281,7 @@ async fn tainted_of(
     Ok(tainted)
 }
 
-async fn names_of(
+pub(super) async fn names_of(
     app: &AppState,
     agents: impl Iterator<Item = AgentId>,
 ) -> Result<HashMap<AgentId, String>, Problem> {

@@ -6,6 +6,7 @@ use crate::auth::Access;
 use crate::routes::{Routes, changing, listing};
 
 pub(crate) mod agents;
+mod alerts;
 mod approvals;
 mod calls;
 mod denied;
@@ -21,6 +22,7 @@ mod mcp;
 mod memories;
 pub(crate) mod messages;
 mod meta;
+mod metrics;
 mod plans;
 mod recent;
 mod spaces;
@@ -117,6 +119,7 @@ pub(crate) fn all(routes: Routes) -> Routes {
         .read(Probe, doc!(meta::health), &[])
         .read(Probe, doc!(meta::ready), &[])
         .read(Public, doc!(meta::document), &[])
+        .read(Admin, doc!(metrics::metrics), &[])
         .read(AnyKey, doc!(meta::whoami), &[])
         .change(
             Admin,
@@ -160,6 +163,7 @@ pub(crate) fn all(routes: Routes) -> Routes {
         .read(Admin, doc!(mcp::get_server), &[])
         .keyless(Admin, doc!(mcp::ask), AGAIN, &[McpFailed])
         .change(Admin, changing!(mcp::approve), &[McpFailed, McpChanged, BadTool])
+        .list(Admin, listing!(alerts::list_alerts), &[NotFound])
         .read(Admin, doc!(recent::list), &[NotFound])
         .read(Admin, doc!(streams::server_stream), &[])
         .read(Admin, doc!(streams::agent), &[BadHeader])

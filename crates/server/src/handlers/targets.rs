@@ -178,7 +178,8 @@ async fn find(app: &AppState, name: &str) -> Result<TargetState, Problem> {
 }
 
 async fn target_json(app: &AppState, state: TargetState) -> Result<TargetJson, Problem> {
-    let TargetState { target, waiting, dead, why, next_at } = state;
+    let TargetState { target, waiting, dead, why, next_at, attempts, failed_at, arrived_at } = state;
+    let refused = app.ports.courier.refused(&target);
     let StoredTarget { name, url, secrets, allow, on, of, only_if, body, off, at } = target;
     let (space, agent) = match of {
         NewsOf::Space(id) => (Some(id), None),
@@ -213,12 +214,16 @@ async fn target_json(app: &AppState, state: TargetState) -> Result<TargetJson, P
         only_if,
         body,
         allow,
+        refused,
         off,
         missing_secrets,
         waiting,
         dead,
         why,
         next_at,
+        attempts,
+        failed_at,
+        arrived_at,
         at,
     })
 }

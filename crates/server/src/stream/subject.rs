@@ -91,9 +91,9 @@ pub(super) fn visible(update: &Update, thoughts: bool, operator: bool) -> Shown 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use agent::alert::AlertKind;
     use agent::id::{CallId, CycleId};
     use agent::run::{Ending, Spent};
-    use agent::update::AlertKind;
     use uuid::Uuid;
 
     #[test]

@@ -13,11 +13,12 @@ mod tables;
 mod upkeep;
 mod verify;
 
+pub use self::engine::check::Checked;
 pub use self::engine::open_error::OpenError;
 pub use self::engine::writer::Stats;
 pub use self::ports::Sqlite;
 pub use self::upkeep::{
-    Backup, Exported, Import, Imported, Indexed, LineFlaw, Looked, Restored, UpkeepError, backup, export,
-    import, key, left_behind, look, rebuild_index, restore, tools, verify,
+    Backup, Exported, Import, Imported, Indexed, LineFlaw, Looked, Restored, UpkeepError, backup, check,
+    export, import, key, left_behind, look, rebuild_index, restore, tools, verify,
 };
 pub use self::verify::{Figures, Flaw, Verified};

@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, reason = "a promise that is not kept is a failed test")]
 
 pub mod accept;
+pub mod alerts;
 pub mod approvals;
 pub mod canceling;
 pub mod commit;
@@ -170,6 +171,8 @@ macro_rules! contract_tests {
             hooks::a_delivery_that_its_sender_names_is_bound_to_its_body,
             hooks::a_delivery_passes_by_retired_agents_and_waits_for_room,
             hooks::the_log_of_a_hook_is_bounded_for_each_outcome,
+            alerts::what_ends_for_good_is_an_alert,
+            alerts::of_each_agent_the_newest_alerts_are_kept,
             targets::a_target_is_told_what_it_asked_for_and_nothing_else,
             targets::a_target_is_told_which_call_waits_for_a_person,
             targets::deliveries_keep_their_order_and_hold_back_no_other_target,
@@ -294,6 +297,7 @@ macro_rules! durable_contract_tests {
             hooks::hooks_and_their_log_are_kept_and_survive_a_restart,
             targets::whether_a_server_outside_is_told_is_a_fact_of_the_agents_that_post_there,
             targets::targets_and_what_waits_for_them_survive_a_restart,
+            alerts::alerts_are_kept_with_the_commit_in_which_they_happen,
             tools::declared_tools_are_kept_by_name_and_survive_a_restart,
             approvals::what_waits_for_a_person_survives_a_crash,
             durable::accepted_messages_and_events_survive_a_crash,

@@ -3,7 +3,9 @@
 use agent::changes::CommitKind;
 use agent::id::SpaceId;
 use agent::limits;
-use agent::port::{AfterFailure, NewsKind, NewsOf, StoredTarget, TargetDelivery};
+use agent::port::{
+    AfterFailure, FailedAttempt, FailureNoted, NewsKind, NewsOf, StoredTarget, TargetDelivery,
+};
 use futures_util::FutureExt as _;
 use jiff::Timestamp;
 use serde_json::Value;
@@ -27,7 +29,7 @@ fn target(name: &str, of: NewsOf, on: &[NewsKind]) -> StoredTarget {
     }
 }
 
-fn of_space(name: &str, space: SpaceId) -> StoredTarget {
+pub(super) fn of_space(name: &str, space: SpaceId) -> StoredTarget {
     target(name, NewsOf::Space(space), &[NewsKind::Message])
 }
 
@@ -36,12 +38,16 @@ async fn due(w: &World, ms: i64) -> Vec<(String, TargetDelivery)> {
     due.into_iter().map(|(target, delivery)| (target.name, delivery)).collect()
 }
 
+fn down(then: AfterFailure) -> FailedAttempt {
+    FailedAttempt { why: "down".into(), then, at: at(15) }
+}
+
 /// An attempt at that target as it is now fails.
-async fn fail(w: &World, name: &str, id: &str, then: AfterFailure) {
+pub(super) async fn fail(w: &World, name: &str, id: &str, then: AfterFailure) {
     let all = w.b.target_book.targets().await.unwrap();
     let target = all.into_iter().map(|state| state.target).find(|target| target.name == name).unwrap();
-    let failed = w.b.target_book.delivery_failed(target, id.into(), "down".into(), then);
-    assert!(failed.await.unwrap());
+    let noted = w.b.target_book.delivery_failed(target, id.into(), down(then)).await.unwrap();
+    assert_ne!(noted, FailureNoted::Nothing);
 }
 
 /// Everything that is due at the end of time, delivered one after the other: what each body says.
@@ -51,7 +57,7 @@ async fn all(w: &World) -> Vec<Value> {
         let due = w.b.target_book.deliveries_due(Timestamp::MAX, 1).await.unwrap();
         let Some((_, delivery)) = due.into_iter().next() else { return all };
         all.push(serde_json::from_str(&delivery.body).unwrap());
-        w.b.target_book.delivery_arrived(delivery.id).await.unwrap();
+        w.b.target_book.delivery_arrived(delivery.id, at(16)).await.unwrap();
     }
 }
 
@@ -185,7 +191,7 @@ pub async fn deliveries_keep_their_order_and_hold_back_no_other_target(b: Backen
     fail(&w, "a", &id, AfterFailure::Retry(at(1_000))).await;
     let now = due(&w, 20).await;
     assert_eq!(now.iter().map(|(name, d)| (name.as_str(), text(d))).collect::<Vec<_>>(), [("b", "1".into())]);
-    book.delivery_arrived(now[0].1.id.clone()).await.unwrap();
+    book.delivery_arrived(now[0].1.id.clone(), at(16)).await.unwrap();
     assert_eq!(text(&due(&w, 20).await[0].1), "2");
     let later = due(&w, 1_000).await;
     let again = later.iter().find(|(name, _)| name == "a").unwrap();
@@ -229,7 +235,7 @@ pub async fn a_dead_delivery_is_listed_and_retried_in_its_place(b: Backend) {
     let book = &w.b.target_book;
     let first = due(&w, 20).await.remove(0).1;
     fail(&w, "a", &first.id, AfterFailure::Dead).await;
-    book.delivery_arrived(first.id.clone()).await.unwrap();
+    book.delivery_arrived(first.id.clone(), at(16)).await.unwrap();
     let second = due(&w, 20).await.remove(0).1;
     assert_ne!(second.id, first.id);
     let dead = book.dead_deliveries("a".into()).await.unwrap();
@@ -274,7 +280,8 @@ pub async fn a_late_answer_of_the_old_address_neither_stops_nor_delays_the_new_o
     for now in [new, StoredTarget { at: at(6), ..old.clone() }] {
         book.put_target(now.clone()).await.unwrap();
         for then in [AfterFailure::Off, AfterFailure::Dead, AfterFailure::Retry(at(60_000))] {
-            assert!(!book.delivery_failed(old.clone(), first.id.clone(), "gone".into(), then).await.unwrap());
+            let noted = book.delivery_failed(old.clone(), first.id.clone(), down(then)).await.unwrap();
+            assert_eq!(noted, FailureNoted::Nothing);
         }
         let due = book.deliveries_due(at(20), 10).await.unwrap();
         assert_eq!((&due[0].0, &due[0].1.id, due[0].1.attempts), (&now, &first.id, 0));

@@ -130,8 +130,7 @@ impl Connector {
     pub(crate) fn check_own(&self, request: &Outgoing) -> Result<(), ConnectError> {
         let name = host(&request.url);
         let port = request.url.port_or_known_default().unwrap_or_default();
-        let is_loopback = name.trim_end_matches('.').eq_ignore_ascii_case("localhost");
-        let address = literal(name).or(is_loopback.then_some(IpAddr::V4(Ipv4Addr::LOCALHOST)));
+        let address = address_in(name);
         let is_own = |own: &OwnAddress| own.is_called(name) || address.is_some_and(|at| own.is_at(at, port));
         if self.api_of(request).is_some_and(is_own) { Err(own_api(request)) } else { Ok(()) }
     }
@@ -150,13 +149,9 @@ impl Connector {
             if self.api_of(request).is_some_and(|own| own.is_at(address, port)) {
                 return Err(own_api(request));
             }
-            request.allow.check(name, port, address).map_err(|kind| {
-                let place = if is_address(name) { String::new() } else { format!(" at {address}") };
-                ConnectError::Refused(format!(
-                    "`{name}`{place} is {kind}, not the public internet, so nothing was sent\n\
-                     hint: {}",
-                    request.allowing
-                ))
+            is_allowed(request, address).map_err(|why| {
+                let hint = request.allowing;
+                ConnectError::Refused(format!("{why}, so nothing was sent\nhint: {hint}"))
             })
         };
         // The parser of URLs has turned every spelling of an address into this one.
@@ -252,6 +247,27 @@ fn becomes_get(method: &Method, status: u16) -> bool {
 
 fn host(url: &Url) -> &str {
     url.host_str().unwrap_or_default()
+}
+
+/// Why that address of the request's host may not be reached.
+fn is_allowed(request: &Outgoing, address: IpAddr) -> Result<(), String> {
+    let name = host(&request.url);
+    let port = request.url.port_or_known_default().unwrap_or_default();
+    request.allow.check(name, port, address).map_err(|kind| {
+        let place = if is_address(name) { String::new() } else { format!(" at {address}") };
+        format!("`{name}`{place} is {kind}, not the public internet")
+    })
+}
+
+/// Why the request can never be sent, as far as its URL alone shows it; without what to do.
+pub(crate) fn refused_by_name(request: &Outgoing) -> Option<String> {
+    is_allowed(request, address_in(host(&request.url))?).err()
+}
+
+/// The address that a host is, if its name alone shows it.
+fn address_in(name: &str) -> Option<IpAddr> {
+    let is_loopback = name.trim_end_matches('.').eq_ignore_ascii_case("localhost");
+    literal(name).or(is_loopback.then_some(IpAddr::V4(Ipv4Addr::LOCALHOST)))
 }
 
 fn literal(host: &str) -> Option<IpAddr> {

@@ -11,8 +11,8 @@ use super::address::{Reach, reach};
 use super::allow::plain;
 use super::machine;
 
-/// The first part of every path of the API.
-const API: &str = "v1";
+/// The first parts of the paths of the API.
+const API: [&str; 2] = ["v1", "metrics"];
 /// What everybody may ask whether the server runs: it changes nothing, and says nothing else.
 const PROBES: [&str; 2] = ["/v1/health", "/v1/ready"];
 /// How often a path is decoded: what stands in front of a server may do so, too.
@@ -42,7 +42,7 @@ impl OwnAddress {
         for _ in 0..DECODED {
             path = percent_decode_str(&path).decode_utf8_lossy().into_owned();
         }
-        path.split(['/', '\\']).any(|part| part.eq_ignore_ascii_case(API))
+        path.split(['/', '\\']).any(|part| API.iter().any(|api| part.eq_ignore_ascii_case(api)))
     }
 
     pub(super) fn is_called(&self, host: &str) -> bool {

@@ -1,9 +1,8 @@
 //! `viv up -d`, `viv stop` and `viv logs`: a server in the background. The server of a data directory is the process
 //! that holds its lock; the lock file has its process id. Must not know how a server works.
 
-use std::fs::{DirBuilder, File};
-use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -14,6 +13,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use super::announce;
+use super::log::{self, LOG, LogReader, lines_from};
 use crate::args::{Global, LogsArgs};
 use crate::errors::{Exit, Failure, Result};
 use crate::listen;
@@ -21,11 +21,6 @@ use crate::output::{self, Screen};
 use crate::progress::Progress;
 use crate::settings;
 
-/// The log of a server in the background, and the one before it.
-const LOG: &str = "viv.log";
-const OLD_LOG: &str = "viv.log.1";
-/// A start puts a longer log aside.
-const LOG_MAX_BYTES: u64 = 10 << 20;
 const START_WAIT: Duration = Duration::from_secs(60);
 /// Maximum time for a server to stop: longer than it gives its running steps.
 const STOP_WAIT: Duration = Duration::from_secs(30);
@@ -43,7 +38,7 @@ pub(super) fn start(screen: &Screen, data_dir: &Path) -> Result<Exit> {
         let message = format!("cannot start a server with the log `{}`: {error}", path.display());
         Failure::new(Exit::Failed, "cannot_start", message).hint("may this user write there?")
     };
-    let log = open_log(data_dir).map_err(unusable)?;
+    let log = log::open(data_dir).map_err(unusable)?;
     let begin = log.metadata().map_err(unusable)?.len();
     let mut command = Command::new(std::env::current_exe().map_err(unusable)?);
     command.args(std::env::args_os().skip(1)).arg("--detached");
@@ -87,19 +82,9 @@ pub(super) fn start(screen: &Screen, data_dir: &Path) -> Result<Exit> {
     Ok(Exit::Answered)
 }
 
-/// Opens the log at its end; a long one is put aside first.
-fn open_log(data_dir: &Path) -> io::Result<File> {
-    DirBuilder::new().recursive(true).mode(0o700).create(data_dir)?;
-    let path = data_dir.join(LOG);
-    if std::fs::metadata(&path).is_ok_and(|log| log.len() > LOG_MAX_BYTES) {
-        std::fs::rename(&path, data_dir.join(OLD_LOG))?;
-    }
-    File::options().create(true).append(true).mode(0o600).open(path)
-}
-
 /// The failure that a server which did not get ready has written to its log.
 fn why_it_ended(log: &Path, mut begin: u64, code: Option<i32>) -> Failure {
-    let lines = lines_from(log, &mut begin).unwrap_or_default();
+    let lines = File::open(log).and_then(|mut log| lines_from(&mut log, &mut begin)).unwrap_or_default();
     let error = lines.iter().rev().find_map(|line| serde_json::from_str::<Value>(line).ok());
     let error = error.map(|mut line| line["error"].take()).unwrap_or_default();
     let part = |name: &str| error[name].as_str();
@@ -161,9 +146,9 @@ async fn server(data_dir: &Path) -> Result<Option<Pid>> {
 }
 
 pub(crate) async fn logs(global: &Global, screen: Screen, args: &LogsArgs) -> Result<Exit> {
-    let path = settings::data_dir(global)?.join(LOG);
-    let mut at = 0;
-    let lines = lines_from(&path, &mut at).map_err(|error| {
+    let dir = settings::data_dir(global)?;
+    let (path, mut log) = (dir.join(LOG), LogReader::of(&dir));
+    let lines = log.lines().map_err(|error| {
         let message = format!("cannot read the log `{}`: {error}", path.display());
         Failure::new(Exit::NotFound, "no_log", message)
             .hint("`viv up -d` writes one; a server in a terminal logs to standard error")
@@ -182,7 +167,7 @@ pub(crate) async fn logs(global: &Global, screen: Screen, args: &LogsArgs) -> Re
         }
         tokio::time::sleep(LOOK).await;
         // Between two files there may be none for a moment.
-        grown = lines_from(&path, &mut at).unwrap_or_default();
+        grown = log.lines().unwrap_or_default();
         newest = &grown;
     }
 }
@@ -190,18 +175,4 @@ pub(crate) async fn logs(global: &Global, screen: Screen, args: &LogsArgs) -> Re
 /// Whether there is no space for another line.
 fn is_full(log: &Path) -> bool {
     rustix::fs::statvfs(log).is_ok_and(|disk| disk.f_bavail == 0)
-}
-
-/// The whole lines of the log from byte `at` on, which then is the byte behind them. A log that is shorter than that is
-/// a new one. Of a very long one the beginning is left out.
-fn lines_from(log: &Path, at: &mut u64) -> io::Result<Vec<String>> {
-    let mut log = File::open(log)?;
-    let len = log.metadata()?.len();
-    let from = if len < *at { 0 } else { *at };
-    *at = log.seek(SeekFrom::Start(from.max(len.saturating_sub(LOG_MAX_BYTES))))?;
-    let mut bytes = Vec::new();
-    log.take(LOG_MAX_BYTES).read_to_end(&mut bytes)?;
-    bytes.truncate(bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1));
-    *at += bytes.len() as u64;
-    Ok(String::from_utf8_lossy(&bytes).lines().map(str::to_owned).collect())
 }

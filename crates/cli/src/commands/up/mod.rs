@@ -4,6 +4,7 @@
 mod announce;
 mod background;
 mod files;
+mod log;
 mod report;
 
 use std::io::{self, ErrorKind};
@@ -31,6 +32,7 @@ use crate::signals::Signals;
 use crate::world;
 use announce::Announcement;
 use client::{ApiKey, Credentials};
+use log::LogWriter;
 use project::live::FollowedFiles;
 use project::reconcile::Reconciler;
 use project::tool_files::FollowedTools;
@@ -46,7 +48,7 @@ pub(crate) async fn run(global: Global, mut screen: Screen, args: UpArgs) -> Res
     if args.detach && !args.detached {
         return background::start(&screen, settings.data_dir());
     }
-    log_to_stderr(screen, &settings)?;
+    write_log(screen, &settings, args.detached)?;
     let data_dir = settings.data_dir();
     let connections = assemble::connections()?;
     let listener = listen::bind(settings.get("listen"), settings.flag("allow_remote"), data_dir).await?;
@@ -99,6 +101,7 @@ pub(crate) async fn run(global: Global, mut screen: Screen, args: UpArgs) -> Res
         hosts.push(address.ip().to_string());
     }
     let ports_of_hooks = ports.clone();
+    let checked = store.clone();
     let server = LocalServer::start(store, ports, &settings, (hosts, connections));
     let serving = server.serve_api(listener);
     // A program may be asked for the secrets, which takes as long as it takes.
@@ -125,6 +128,7 @@ pub(crate) async fn run(global: Global, mut screen: Screen, args: UpArgs) -> Res
         false => announce::print(&screen, &ready),
     }
     tokio::spawn(heap::keep_small());
+    report::check_store(&checked);
     if args.detached {
         // Who started it reads no further: what follows belongs to the log.
         let _ = rustix::stdio::dup2_stdout(io::stderr());
@@ -226,7 +230,7 @@ fn log_filter(wanted: &str) -> Result<EnvFilter> {
     })
 }
 
-fn log_to_stderr(screen: Screen, settings: &Settings) -> Result<()> {
+fn write_log(screen: Screen, settings: &Settings, detached: bool) -> Result<()> {
     let wanted = settings.text("log");
     let mut filter = log_filter(wanted)?;
     // What becomes of changed files is few lines, and without a terminal it is shown nowhere else.
@@ -241,12 +245,16 @@ fn log_to_stderr(screen: Screen, settings: &Settings) -> Result<()> {
     {
         filter = filter.add_directive(off);
     }
+    let writer = match detached {
+        true => LogWriter::to_log(settings.data_dir()),
+        false => LogWriter::to_stderr(),
+    };
     let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_span_events(FmtSpan::CLOSE)
         // Otherwise a line that cannot be written (a full disk, a closed pipe) would panic in its caller.
         .log_internal_errors(false)
-        .with_writer(io::stderr);
+        .with_writer(writer);
     // Both fail only if a log is already set up.
     let _ = match settings.text("log_format") {
         "json" => log.json().flatten_event(true).try_init(),

@@ -1,9 +1,12 @@
 //! Prints what happened to the agents of files, and logs what happens to the search index and what hooks lack.
 
+use std::time::Duration;
+
+use agent::limits;
 use project::reconcile::{AgentNews, ChangedKey, ReconcileReport};
 use runtime::Ports;
 use scenario::report::around_difference;
-use storage::sqlite::Sqlite;
+use storage::sqlite::{Checked, Sqlite};
 
 use crate::output::{Screen, Style, columns, shortened};
 
@@ -43,6 +46,26 @@ pub(super) fn watch_index(store: &Sqlite) {
             if failing.changed().await.is_err() {
                 return;
             }
+        }
+    });
+}
+
+/// Checks the store's file beside the work, and logs what is damaged in it.
+pub(super) fn check_store(store: &Sqlite) {
+    let store = store.clone();
+    tokio::spawn(async move {
+        let within = Duration::from_millis(limits::STORE_CHECK_MS);
+        match store.check(within).await {
+            Ok(Checked::Sound) => {}
+            Ok(Checked::Damaged(what)) => tracing::error!(
+                "the store's file is damaged: {what}; the server goes on with what can be read. `viv verify` lists what is wrong, \
+                 `viv agents export` saves an agent that can be read, `viv restore` restores a backup"
+            ),
+            Ok(Checked::Unfinished) => tracing::info!(
+                "the check of the store's file was not finished within {} s; `viv verify` checks all of it",
+                within.as_secs()
+            ),
+            Err(error) => tracing::warn!("the store's file cannot be checked: {error}"),
         }
     });
 }

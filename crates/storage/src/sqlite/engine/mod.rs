@@ -2,6 +2,7 @@
 //!
 //! This module must not know what a command does, nor what a row means.
 
+pub(crate) mod check;
 #[cfg(feature = "failpoints")]
 pub(crate) mod disk;
 pub(crate) mod fault;

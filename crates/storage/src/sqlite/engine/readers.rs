@@ -31,6 +31,11 @@ impl Readers {
         Self { file, idle: Arc::default(), permits: Arc::new(Semaphore::new(most)) }
     }
 
+    /// The file that is read.
+    pub(crate) fn file(&self) -> &Path {
+        &self.file
+    }
+
     #[cfg(test)]
     pub(crate) fn are_busy(&self) -> bool {
         self.permits.available_permits() == 0

@@ -21,6 +21,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0008_requests.sql"),
     include_str!("migrations/0009_layers_and_answers.sql"),
     include_str!("migrations/0010_questions_and_targets.sql"),
+    include_str!("migrations/0011_alerts.sql"),
 ];
 /// The version of the tables that this program creates (`PRAGMA user_version`).
 pub(crate) const VERSION: i64 = MIGRATIONS.len() as i64;

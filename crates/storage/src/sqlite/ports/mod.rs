@@ -17,6 +17,7 @@ pub(crate) mod tool_book;
 
 use std::fs::File;
 use std::path::Path;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{self, SyncSender, TrySendError};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::thread::JoinHandle;
@@ -27,10 +28,11 @@ use agent::port::{BoxFuture, Clock, StoreError};
 use rusqlite::{Connection, ErrorCode};
 use tokio::sync::{oneshot, watch};
 
+use crate::sqlite::engine::check::{self, Checked};
 use crate::sqlite::engine::fault::{Fault, Outcome, classify};
 use crate::sqlite::engine::mutex::lock;
 use crate::sqlite::engine::open_error::{OpenError, unreadable};
-use crate::sqlite::engine::readers::{Query, Readers};
+use crate::sqlite::engine::readers::{self, Query, Readers};
 use crate::sqlite::engine::slot::Slot;
 use crate::sqlite::engine::writer::{self, Command, Counters, Stats, Writer};
 use crate::sqlite::engine::{log, schema};
@@ -202,6 +204,29 @@ impl Sqlite {
         self.inner.lost_frames
     }
 
+    /// Checks the store's file for at most `within`, on a thread of its own, while it is in use. What it finds is part of the totals
+    /// from then on.
+    pub async fn check(&self, within: Duration) -> Result<Checked, StoreError> {
+        let Mode::Threaded { api, .. } = &self.inner.mode else { return Ok(Checked::Sound) };
+        let (file, session) = (api.file().to_owned(), Arc::clone(&self.inner.session));
+        let checked = tokio::task::spawn_blocking(move || {
+            let mut db = readers::connect(&file)?;
+            let closing = Arc::clone(&session);
+            let found = check::check(&mut db, within, move || closing.closing.load(Ordering::Relaxed));
+            let found = found.map_err(Fault::Sql)?;
+            if let Checked::Damaged(what) = &found {
+                let _ = session.damage.set(what.clone());
+            }
+            Ok::<_, Fault>(found)
+        });
+        Ok(checked.await.unwrap_or(Err(Fault::Store(StoreError::Closed)))?)
+    }
+
+    /// What a check of the file has found damaged.
+    fn damage(&self) -> Option<String> {
+        self.inner.session.damage.get().cloned()
+    }
+
     /// Waits until the store is broken (for example because an fsync failed) and returns why. Nothing can
     /// be written any more: the process must end, and recovers from the log at its next start.
     pub async fn broken(&self) -> String {
@@ -253,6 +278,7 @@ impl Sqlite {
     /// Runs the queued commands, records a clean end and unlocks the directory. Later commands return
     /// [`StoreError::Closed`]. A store that is dropped without this counts as crashed.
     pub async fn close(&self) -> Result<(), StoreError> {
+        self.inner.session.closing.store(true, Ordering::Relaxed);
         match &self.inner.mode {
             Mode::Inline { db, .. } => {
                 lock(db).take();

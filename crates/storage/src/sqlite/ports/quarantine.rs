@@ -7,7 +7,7 @@ use rusqlite::Connection;
 
 use crate::sqlite::engine::fault::{Fault, Outcome};
 use crate::sqlite::ports::{Caller, Sqlite};
-use crate::sqlite::tables::agents::{known_agent, quarantine};
+use crate::sqlite::tables::agents::quarantine;
 use crate::sqlite::tables::session::Session;
 
 /// How work on several agents accesses the store.
@@ -38,7 +38,7 @@ impl Sqlite {
             match done.await {
                 Err(Fault::DamagedAgent(agent, why)) if !quarantined.contains(&agent) => {
                     quarantined.push(agent);
-                    self.write(move |db, _| quarantine(db, known_agent(db, agent)?, &why)).await?;
+                    self.write(move |db, session| quarantine(db, agent, &why, session.now())).await?;
                 }
                 done => return done,
             }

@@ -2,11 +2,14 @@
 //! `reader/agents`. Cursors are opaque to clients and name the last row of the page.
 
 pub(crate) mod agents;
+mod alerts;
+mod figures;
 pub(crate) mod page;
 mod recent;
 
 use std::sync::Arc;
 
+use agent::alert::Alert;
 use agent::call::CallRow;
 use agent::entity::{Entity, EntityKind, Member, Space};
 use agent::entry::{Entry, View};
@@ -16,8 +19,8 @@ use agent::limits;
 use agent::memory::Memory;
 use agent::plan::Plan;
 use agent::port::{
-    AgentCard, BoxFuture, CommitRow, CredentialRow, InboxFilter, InboxRow, MessageFilter, Page, PageRequest,
-    Reader, RecentItem, RunFilter, ShownLog, StoreError, Totals,
+    AgentCard, AlertFilter, BoxFuture, CommitRow, CredentialRow, InboxFilter, InboxRow, MessageFilter, Page,
+    PageRequest, Reader, RecentItem, RunFilter, ShownLog, StoreError, StoreFigures, Totals,
 };
 use agent::run::Run;
 use agent::space::{Message, MessageKind};
@@ -190,7 +193,14 @@ impl Reader for Sqlite {
         Box::pin(async move {
             let unindexed_since = self.unindexed_since().await?;
             let counted = self.query_many(|db, session| totals(db, &session.counted)).await?;
-            Ok(Totals { unindexed_since, ..counted })
+            Ok(Totals { unindexed_since, damage: self.damage(), ..counted })
+        })
+    }
+
+    fn figures(&self) -> BoxFuture<'_, Result<StoreFigures, StoreError>> {
+        Box::pin(async move {
+            let totals = self.totals().await?;
+            self.query_many(|db, _| figures::figures(db, totals)).await
         })
     }
 
@@ -339,6 +349,14 @@ impl Reader for Sqlite {
 
     fn messages_of_cycle(&self, cycle: CycleId) -> BoxFuture<'_, Result<Vec<Message>, StoreError>> {
         self.query_many(move |db, _| posted_in(db, cycle))
+    }
+
+    fn alerts(
+        &self,
+        filter: AlertFilter,
+        page: PageRequest,
+    ) -> BoxFuture<'_, Result<Page<(u64, Alert)>, StoreError>> {
+        self.query_many(move |db, _| alerts::alerts(db, &filter, &page))
     }
 
     fn inbox(

@@ -105,7 +105,7 @@ impl Store for Sqlite {
     }
 
     fn quarantine(&self, agent: AgentId, why: String) -> BoxFuture<'_, Result<(), StoreError>> {
-        let done = self.write(move |db, _| quarantine(db, known_agent(db, agent)?, &why));
+        let done = self.write(move |db, session| quarantine(db, agent, &why, session.now()));
         Box::pin(async move { Ok(done.await?) })
     }
 

@@ -2,22 +2,24 @@
 
 use std::sync::Arc;
 
+use agent::alert::Alert;
 use agent::id::{AgentId, SpaceId};
 use agent::limits;
 use agent::port::{
-    AfterFailure, BoxFuture, Denial, NewsKind, NewsOf, StoreError, StoredTarget, TargetBook, TargetDelivery,
-    TargetState,
+    AfterFailure, BoxFuture, Denial, FailedAttempt, FailureNoted, NewsKind, NewsOf, StoreError, StoredTarget,
+    TargetBook, TargetDelivery, TargetState,
 };
 use jiff::Timestamp;
 use rusqlite::{Connection, Row, params};
 
 use crate::sqlite::engine::fault::{Outcome, damaged};
 use crate::sqlite::ports::{Caller, Sqlite};
+use crate::sqlite::tables::alerts;
 use crate::sqlite::tables::facts::{touch, touch_space};
 use crate::sqlite::tables::outgoing::bit;
 use crate::sqlite::tables::rows::{
     agent_row, all, first, from_json, int, ms, run, space_row, time_at, time_or_none, to_json, u32_at,
-    u64_at, uuid_or_none,
+    u64_at, u64_or_none, uuid_or_none,
 };
 
 /// The columns of [`target_at`]; `t` is the target and `o` its first delivery that waits.
@@ -64,7 +66,10 @@ fn delivery_at(row: &Row<'_>, at: usize) -> Outcome<TargetDelivery> {
 fn targets(db: &Connection) -> Outcome<Vec<TargetState>> {
     let count = |dead| format!("(SELECT count(*) FROM outgoing WHERE target = t.id AND dead = {dead})");
     let (waiting, dead) = (count(0), count(1));
-    let sql = format!("SELECT {TARGET}, {waiting}, {dead}, o.why, o.next_at {FIRST} ORDER BY t.name");
+    let sql = format!(
+        "SELECT {TARGET}, {waiting}, {dead}, o.why, o.next_at, o.attempts, t.failed_at, t.arrived_at \
+         {FIRST} ORDER BY t.name"
+    );
     all(db, &sql, [], |row| {
         Ok(TargetState {
             target: target_at(row)?,
@@ -72,6 +77,9 @@ fn targets(db: &Connection) -> Outcome<Vec<TargetState>> {
             dead: u64_at(row, TARGET_COLUMNS + 1)?,
             why: row.get(TARGET_COLUMNS + 2)?,
             next_at: time_or_none(row, TARGET_COLUMNS + 3)?,
+            attempts: u64_or_none(row, TARGET_COLUMNS + 4)?.and_then(|n| u32::try_from(n).ok()).unwrap_or(0),
+            failed_at: time_or_none(row, TARGET_COLUMNS + 5)?,
+            arrived_at: time_or_none(row, TARGET_COLUMNS + 6)?,
         })
     })
 }
@@ -88,7 +96,7 @@ fn put(db: &Connection, target: &StoredTarget) -> Outcome<()> {
                VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) \
                ON CONFLICT (name) DO UPDATE SET url = excluded.url, secrets = excluded.secrets, allow = excluded.allow, \
                kinds = excluded.kinds, space = excluded.space, agent = excluded.agent, off = excluded.off, at = excluded.at, \
-               only_if = excluded.only_if, body = excluded.body";
+               only_if = excluded.only_if, body = excluded.body, failed_at = NULL";
     let (secrets, allow) = (to_json(&target.secrets)?, to_json(&target.allow)?);
     let StoredTarget { name, url, off, at, only_if, body, .. } = target;
     let body = body.as_ref().map(to_json).transpose()?;
@@ -127,7 +135,17 @@ fn due(db: &Connection, now: Timestamp, limit: usize) -> Outcome<Vec<(StoredTarg
     })
 }
 
-fn failed(db: &Connection, tried: &StoredTarget, id: &str, why: &str, then: &AfterFailure) -> Outcome<bool> {
+fn arrived(db: &Connection, id: &str, at: Timestamp) -> Outcome<bool> {
+    let sql = "DELETE FROM outgoing WHERE id = ? AND dead = 0 RETURNING target";
+    let Some(target) = first(db, sql, [id], |row| Ok(row.get::<_, i64>(0)?))? else { return Ok(false) };
+    let sql = "SELECT failed_at IS NOT NULL FROM target WHERE id = ?";
+    let was_failing = first(db, sql, [target], |row| Ok(row.get(0)?))?.unwrap_or(false);
+    run(db, "UPDATE target SET failed_at = NULL, arrived_at = ? WHERE id = ?", params![ms(at), target])?;
+    Ok(was_failing)
+}
+
+fn failed(db: &Connection, tried: &StoredTarget, id: &str, failed: &FailedAttempt) -> Outcome<FailureNoted> {
+    let FailedAttempt { why, then, at } = failed;
     let sql = "UPDATE outgoing SET attempts = attempts + 1, why = ?, next_at = coalesce(?, next_at), dead = ? \
                WHERE id = ? AND dead = 0 AND target = (SELECT id FROM target WHERE name = ? AND url = ? AND at = ?) \
                RETURNING target";
@@ -136,11 +154,11 @@ fn failed(db: &Connection, tried: &StoredTarget, id: &str, why: &str, then: &Aft
         AfterFailure::Dead => (None, true),
         AfterFailure::Off => (None, false),
     };
-    let target: Option<i64> =
-        first(db, sql, params![why, next, dead, id, tried.name, tried.url, ms(tried.at)], |row| {
-            Ok(row.get(0)?)
-        })?;
-    let Some(target) = target else { return Ok(false) };
+    let given = params![why, next, dead, id, tried.name, tried.url, ms(tried.at)];
+    let target: Option<i64> = first(db, sql, given, |row| Ok(row.get(0)?))?;
+    let Some(target) = target else { return Ok(FailureNoted::Nothing) };
+    let sql = "UPDATE target SET failed_at = ? WHERE id = ? AND failed_at IS NULL";
+    let began = run(db, sql, params![ms(*at), target])? > 0;
     match then {
         AfterFailure::Retry(_) => {}
         AfterFailure::Off => {
@@ -153,7 +171,10 @@ fn failed(db: &Connection, tried: &StoredTarget, id: &str, why: &str, then: &Aft
             run(db, sql, params![target, int(limits::TARGET_DEAD_MAX as u64)])?;
         }
     }
-    Ok(true)
+    if let Some(alert) = Alert::of_target(&tried.name, tried.of.agent(), then, began, why, *at) {
+        alerts::put(db, &alert)?;
+    }
+    Ok(if began { FailureNoted::Began } else { FailureNoted::Continued })
 }
 
 fn retry(db: &Connection, name: &str, id: Option<&str>, now: Timestamp) -> Outcome<u64> {
@@ -199,9 +220,8 @@ impl TargetBook for Sqlite {
         Box::pin(async move { committed.notified().await })
     }
 
-    fn delivery_arrived(&self, id: String) -> BoxFuture<'_, Result<(), StoreError>> {
-        let done = self
-            .write(move |db, _| run(db, "DELETE FROM outgoing WHERE id = ? AND dead = 0", [&id]).map(drop));
+    fn delivery_arrived(&self, id: String, at: Timestamp) -> BoxFuture<'_, Result<bool, StoreError>> {
+        let done = self.write(move |db, _| arrived(db, &id, at));
         Box::pin(async move { Ok(done.await?) })
     }
 
@@ -209,10 +229,9 @@ impl TargetBook for Sqlite {
         &self,
         tried: StoredTarget,
         id: String,
-        why: String,
-        then: AfterFailure,
-    ) -> BoxFuture<'_, Result<bool, StoreError>> {
-        let done = self.write(move |db, _| failed(db, &tried, &id, &why, &then));
+        attempt: FailedAttempt,
+    ) -> BoxFuture<'_, Result<FailureNoted, StoreError>> {
+        let done = self.write(move |db, _| failed(db, &tried, &id, &attempt));
         Box::pin(async move { Ok(done.await?) })
     }
 

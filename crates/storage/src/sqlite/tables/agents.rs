@@ -1,10 +1,13 @@
 //! The row of an agent by its id, free handles, and quarantine.
 
+use agent::alert::Alert;
 use agent::id::AgentId;
 use agent::port::Denial;
 use agent::registry::former_name;
+use jiff::Timestamp;
 use rusqlite::{Connection, params};
 
+use super::alerts;
 use super::facts::touch_entity;
 use super::plans::hold_plans;
 use super::rows::{agent_row, first, run, uuid_at};
@@ -37,9 +40,12 @@ pub(crate) const QUARANTINED: &str = "(a.standing = 2 OR a.damage IS NOT NULL)";
 
 /// Suspends an agent that is not retired and stores the reason. Makes an agent of any standing never due: an open
 /// cycle of a retired one could not be closed. Reads no record of the agent.
-pub(crate) fn quarantine(db: &Connection, agent: i64, why: &str) -> Outcome<()> {
+pub(crate) fn quarantine(db: &Connection, id: AgentId, why: &str, now: Timestamp) -> Outcome<()> {
+    let agent = known_agent(db, id)?;
     let sql = "UPDATE agent SET standing = 1, damage = ? WHERE id = ? AND standing <> 2";
-    run(db, sql, params![why, agent])?;
+    if run(db, sql, params![why, agent])? > 0 {
+        alerts::put(db, &Alert::of_damage(id, why, now))?;
+    }
     run(db, "UPDATE inbox_head SET due_at = NULL WHERE agent = ?", [agent])?;
     hold_plans(db, agent)
 }

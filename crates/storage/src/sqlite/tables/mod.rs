@@ -3,6 +3,7 @@
 //! This module must not know which port calls it, and it decides nothing: the rules are in `agent`.
 
 pub(crate) mod agents;
+pub(crate) mod alerts;
 pub(crate) mod approval_rules;
 pub(crate) mod approvals;
 pub(crate) mod calls;

@@ -1,5 +1,6 @@
 //! What happens, written for the targets that are told it, in the commit in which it happens.
 
+use agent::alert::Alert;
 use agent::call::CallRow;
 use agent::changes::EventMoved;
 use agent::entity::EntityKind;
@@ -7,13 +8,14 @@ use agent::event::EventProgress;
 use agent::id::{AgentId, hashed_uuid};
 use agent::limits;
 use agent::news::{self, NamedAgent};
-use agent::port::NewsKind;
+use agent::port::{AfterFailure, NewsKind};
 use agent::run::Run;
 use agent::space::Message;
 use jiff::Timestamp;
 use rusqlite::{Connection, Row, params};
 
-use super::rows::{all, bytes, first, int, ms, run, uuid_at};
+use super::alerts;
+use super::rows::{all, bytes, first, int, ms, run, uuid_at, uuid_or_none};
 use crate::sqlite::engine::fault::Outcome;
 
 const OF_SPACE: &str = "SELECT t.id, s.name FROM target t JOIN space s ON s.id = ?1 \
@@ -107,7 +109,12 @@ fn put(db: &Connection, target: i64, subject: &[&str], body: &str, at: Timestamp
     let sql = "SELECT 1 FROM outgoing WHERE target = ? AND dead = 0 LIMIT 1 OFFSET ?";
     if first(db, sql, params![target, int(most as u64 - 1)], |_| Ok(()))?.is_some() {
         let why = format!("{most} deliveries wait, so nothing more is kept for it");
-        return run(db, "UPDATE target SET off = ? WHERE id = ?", params![why, target]).map(drop);
+        let sql = "UPDATE target SET off = ?1 WHERE id = ?2 \
+                   RETURNING name, (SELECT e.uuid FROM entity e WHERE e.id = target.agent)";
+        let named = |row: &Row<'_>| Ok((row.get::<_, String>(0)?, uuid_or_none(row, 1)?.map(AgentId)));
+        let Some((name, agent)) = first(db, sql, params![why, target], named)? else { return Ok(()) };
+        let alert = Alert::of_target(&name, agent, &AfterFailure::Off, false, &why, at);
+        return alert.map_or(Ok(()), |alert| alerts::put(db, &alert));
     }
     let number = target.to_string();
     let id = format!("msg_{}", hashed_uuid(&[&["target", &number], subject].concat()).simple());

@@ -1,6 +1,7 @@
 //! What every command may use of the current opening of the store.
 
-use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
 
 use agent::port::Clock;
 use jiff::Timestamp;
@@ -28,6 +29,10 @@ pub(crate) struct Session {
     pub(crate) clock: Arc<dyn Clock>,
     /// What the search index waits for.
     pub(crate) index: Arc<Signal>,
+    /// What a check of the file has found damaged.
+    pub(crate) damage: OnceLock<String>,
+    /// Whether the store is being closed: then no check goes on.
+    pub(crate) closing: AtomicBool,
     /// Told of every commit, for who sends what targets are told.
     pub(crate) committed: Arc<Notify>,
 }
@@ -42,7 +47,8 @@ impl Session {
     pub(crate) fn new(opening: Opening, clock: Arc<dyn Clock>) -> Self {
         let (boot, clean, lead) = (opening.boot, opening.clean, Lead::new(&*clock));
         let (configs, counted, index) = (Configs::default(), Counted::default(), Arc::default());
-        Self { boot, clean, configs, counted, lead, clock, index, committed: Arc::default() }
+        let (damage, closing, committed) = (OnceLock::new(), AtomicBool::new(false), Arc::default());
+        Self { boot, clean, configs, counted, lead, clock, index, damage, closing, committed }
     }
 }
 

@@ -66,6 +66,7 @@ pub(crate) fn totals(db: &Connection, counted: &Counted) -> Outcome<Totals> {
             dead: u64_at(row, 2)?,
             open_cycles: u64_at(row, 3)?,
             unindexed_since: None,
+            damage: None,
         })
     })?;
     Ok(found.unwrap_or_default())

@@ -476,6 +476,7 @@ mod tests {
         ];
         // Times at which something happened, and ends of what people have given for a time.
         let facts: &[&str] = &[
+            "alert.at",
             "approval_rule.at",
             "approval_rule.until",
             "commits.at",
@@ -499,7 +500,9 @@ mod tests {
             "run.opened_at",
             "space.active_at",
             "space.created_at",
+            "target.arrived_at",
             "target.at",
+            "target.failed_at",
             "tool.at",
         ];
         for column in &columns {

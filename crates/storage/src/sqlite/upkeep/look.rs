@@ -1,6 +1,7 @@
 //! A quick look at a store that may be closed: its version, which of its agents cannot be read, and a key.
 
 use std::path::Path;
+use std::time::Duration;
 
 use agent::id::AgentId;
 use agent::port::{Credential, StoreError, StoredTool};
@@ -8,6 +9,7 @@ use rusqlite::Row;
 
 use super::error::UpkeepError;
 use super::read_only::ReadOnlyStore;
+use crate::sqlite::engine::check::{self, Checked};
 use crate::sqlite::engine::fault::Fault;
 use crate::sqlite::engine::schema::VERSION;
 use crate::sqlite::ports::reader::agents::agent;
@@ -49,6 +51,12 @@ pub fn look(place: &Path, most: usize) -> Result<Looked, UpkeepError> {
         found.damaged.extend(why.map(|why| (name, why)));
     }
     Ok(found)
+}
+
+/// Checks the store's file of a data directory for at most `within`.
+pub fn check(place: &Path, within: Duration) -> Result<Checked, UpkeepError> {
+    let mut store = ReadOnlyStore::open(place)?;
+    check::check(&mut store.db, within, || false).map_err(|error| store.failed(place, &error))
 }
 
 /// The tools that the store of a data directory keeps; none where there is no store, or an older one.

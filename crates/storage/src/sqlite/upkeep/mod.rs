@@ -23,6 +23,6 @@ pub use self::error::UpkeepError;
 pub use self::export::{Exported, export};
 pub use self::import::{Import, Imported, LineFlaw, import};
 pub use self::index::{Indexed, rebuild_index};
-pub use self::look::{Looked, key, look, tools};
+pub use self::look::{Looked, check, key, look, tools};
 pub use self::partial::left_behind;
 pub use self::restore::{Restored, restore};

@@ -1,7 +1,8 @@
 //! The only write path of a running agent: fenced by epoch, idempotent by `expect`, all or nothing. `tables` and
 //! `post` write the parts. `agent::fencing` decides who may write, and the new values of the rows.
 
-use agent::changes::{Changes, CommitKind, CommitOutcome, Glance, News, Notifications};
+use agent::alert::Alert;
+use agent::changes::{Changes, CommitKind, CommitOutcome, EventMoved, Glance, News, Notifications};
 use agent::fencing::{self, Admission, AuditRow, DueFrom, Post, was_written};
 use agent::id::{AgentId, CycleId};
 use agent::life::{Lease, Standing};
@@ -23,7 +24,7 @@ use crate::sqlite::tables::rows::{first, int, run, u32_at, u64_at, uuid_at};
 use crate::sqlite::tables::session::Session;
 use crate::sqlite::tables::waits::{due_at, give_back};
 use crate::sqlite::tables::{
-    approval_rules, approvals, calls, entries, notes, outgoing, queue, runs, shift, show, urgent,
+    alerts, approval_rules, approvals, calls, entries, notes, outgoing, queue, runs, shift, show, urgent,
 };
 
 /// Writes all of `changes`, or nothing.
@@ -83,6 +84,7 @@ pub(super) fn commit(
     let (gone, untaken) = settle(db, life.agent, changes, &mut progress)?;
     let moved = progress.finish()?;
     outgoing::dead_events(db, life.agent, n, &moved, changes.at)?;
+    put_alerts(db, lease.agent, changes, &moved)?;
     life.inbox.waiting = life.inbox.waiting.saturating_sub(gone);
     life.inbox.taken = life.inbox.taken.saturating_sub(untaken);
     conclude(db, session, &mut life, lease, n, changes)?;
@@ -96,6 +98,14 @@ pub(super) fn commit(
     }
     let notifications = Notifications { messages, wake, progress: moved };
     Ok((CommitOutcome::Committed { n, glance }, notifications))
+}
+
+/// Keeps what operators should know of: what the cycle has raised, and events that failed for good.
+fn put_alerts(db: &Connection, agent: AgentId, changes: &Changes, moved: &[EventMoved]) -> Outcome<()> {
+    let raised =
+        changes.alerts.iter().map(|raised| Alert::of_cycle(raised, agent, changes.cycle, changes.at));
+    let dead = moved.iter().filter_map(|moved| Alert::of_event(moved, agent, changes.at));
+    raised.chain(dead).try_for_each(|alert| alerts::put(db, &alert))
 }
 
 /// For a commit that was perhaps written before: the audit shows whether it was.
