@@ -14,9 +14,9 @@ use crate::space::Message;
 
 /// What a target may be told although no person has approved it: what the runtime itself knows. None can be made of a text or a
 /// number that a model or its provider chose.
-struct Fact(Value);
+struct TargetFact(Value);
 
-impl Fact {
+impl TargetFact {
     /// A handle, or the name of a space or of a tool, as people gave it.
     fn name(name: &str) -> Self {
         Self(name.into())
@@ -30,7 +30,7 @@ impl Fact {
 
 macro_rules! facts {
     ($($known:ty: $known_as:ident => $json:expr),* $(,)?) => {
-        $(impl From<$known> for Fact {
+        $(impl From<$known> for TargetFact {
             fn from($known_as: $known) -> Self {
                 Self($json)
             }
@@ -50,7 +50,7 @@ facts! {
     Ending: ending => ending.as_str().into(),
 }
 
-impl<T: Into<Fact>> From<Option<T>> for Fact {
+impl<T: Into<TargetFact>> From<Option<T>> for TargetFact {
     fn from(known: Option<T>) -> Self {
         Self(known.map_or(Value::Null, |known| known.into().0))
     }
@@ -61,7 +61,11 @@ fn body(kind: NewsKind, at: Timestamp, data: &Value) -> String {
     json!({"type": kind.as_str(), "timestamp": at, "data": data}).to_string()
 }
 
-fn body_of_facts<const N: usize>(kind: NewsKind, at: Timestamp, facts: [(&'static str, Fact); N]) -> String {
+fn body_of_facts<const N: usize>(
+    kind: NewsKind,
+    at: Timestamp,
+    facts: [(&'static str, TargetFact); N],
+) -> String {
     let data: Map<_, _> = facts.into_iter().map(|(key, fact)| (key.to_owned(), fact.0)).collect();
     body(kind, at, &data.into())
 }
@@ -98,7 +102,7 @@ pub fn of_message(message: &Message, space: &str, sender: &str, is_agent: bool) 
 pub fn of_run(run: &Run, agent: &str) -> String {
     let facts = [
         ("agent", run.agent.into()),
-        ("agent_handle", Fact::name(agent)),
+        ("agent_handle", TargetFact::name(agent)),
         ("cycle", run.id.into()),
         ("ending", run.ending.into()),
         ("opened_at", run.opened_at.into()),
@@ -109,9 +113,9 @@ pub fn of_run(run: &Run, agent: &str) -> String {
 /// An event of that agent failed for good. Why is in the event.
 pub fn of_dead_event(event: &EventId, agent: &NamedAgent, at: Timestamp) -> String {
     let facts = [
-        ("alert", Fact::code("event_dead")),
+        ("alert", TargetFact::code("event_dead")),
         ("agent", agent.id.into()),
-        ("agent_handle", Fact::name(&agent.handle)),
+        ("agent_handle", TargetFact::name(&agent.handle)),
         ("event", event.into()),
     ];
     body_of_facts(NewsKind::Alert, at, facts)
@@ -128,14 +132,14 @@ pub fn of_asked_call(call: &CallRow, asked: &Approval, agent: &NamedAgent, space
     let facts = [
         ("call", (&call.id).into()),
         ("agent", agent.id.into()),
-        ("agent_handle", Fact::name(&agent.handle)),
+        ("agent_handle", TargetFact::name(&agent.handle)),
         ("space", asked.space.into()),
-        ("space_handle", space.map(Fact::name).into()),
+        ("space_handle", space.map(TargetFact::name).into()),
         // What kind of question, the agent chooses, and how long it asks.
         ("kind", (!asked.question).then_some(asked.kind).into()),
-        ("tool", Fact::name(&call.tool)),
+        ("tool", TargetFact::name(&call.tool)),
         ("requested_by", asked.requested_by.as_slice().into()),
-        ("why", Fact::code(why)),
+        ("why", TargetFact::code(why)),
         ("expires_at", (!asked.question).then_some(asked.expires_at).into()),
     ];
     body_of_facts(NewsKind::ApprovalWanted, asked.asked_at, facts)
@@ -241,13 +245,7 @@ mod tests {
             opened_at: at,
             ended_at: at,
             steps: Vec::new(),
-            usage: Usage {
-                input: tokens,
-                output: tokens,
-                reasoning: tokens,
-                cached: tokens,
-                ..Usage::default()
-            },
+            usage: Usage { input: tokens, output: tokens, reasoning: tokens, cached: tokens },
             cost_micros: tokens,
             model: text.to_owned(),
             config_rev: 1,

@@ -36,7 +36,7 @@ struct Form {
 
 /// A form that has begun, and how far the text can be read as it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Begun {
+struct BegunForm {
     form: usize,
     /// Characters of it that were read.
     count: usize,
@@ -100,7 +100,7 @@ struct Walk<'a> {
     /// The bytes at which something can begin: a text of megabytes is searched for them first.
     starts: [bool; 256],
     /// What has come to each of the next places.
-    ahead: Vec<Vec<Begun>>,
+    ahead: Vec<Vec<BegunForm>>,
     /// How many of these there are.
     waiting: usize,
     /// In the order of their ends; none overlaps the one before.
@@ -155,7 +155,7 @@ impl<'a> Walk<'a> {
     }
 
     /// What has come to that place: of several that came equally far only the one that began first.
-    fn come_to(&mut self, at: usize, here: &mut Vec<Begun>) {
+    fn come_to(&mut self, at: usize, here: &mut Vec<BegunForm>) {
         here.clear();
         here.append(&mut self.ahead[at % RING]);
         self.waiting -= here.len();
@@ -163,37 +163,37 @@ impl<'a> Walk<'a> {
         here.dedup_by_key(|begun| (begun.form, begun.count, begun.behind_break));
     }
 
-    fn go_to(&mut self, at: usize, begun: Begun) {
+    fn go_to(&mut self, at: usize, begun: BegunForm) {
         self.ahead[at % RING].push(begun);
         self.waiting += 1;
     }
 
     /// Goes on with what has come to that place, and begins what begins there.
-    fn read(&mut self, here: &[Begun], at: usize, reading: Reading) {
+    fn read(&mut self, here: &[BegunForm], at: usize, reading: Reading) {
         for begun in here {
             self.advance(*begun, reading);
             if reading.is_break() {
-                self.go_to(reading.end, Begun { behind_break: true, ..*begun });
+                self.go_to(reading.end, BegunForm { behind_break: true, ..*begun });
             }
         }
         for form in 0..self.forms.len() {
-            self.advance(Begun { form, count: 0, behind_break: false, start: at }, reading);
+            self.advance(BegunForm { form, count: 0, behind_break: false, start: at }, reading);
         }
     }
 
-    fn advance(&mut self, begun: Begun, reading: Reading) {
+    fn advance(&mut self, begun: BegunForm, reading: Reading) {
         super::step();
         let form = &self.forms[begun.form];
         let Some(count) = form.after(begun.count, reading.character) else { return };
         if count < form.characters.len() {
-            self.go_to(reading.end, Begun { count, behind_break: false, ..begun });
+            self.go_to(reading.end, BegunForm { count, behind_break: false, ..begun });
         } else {
             self.hide(Masked { start: begun.start, end: reading.end, shown: Arc::clone(&form.shown) });
         }
     }
 
     /// Hides what has begun and may go on behind the end of the text.
-    fn cut(&mut self, here: &[Begun], end: usize) {
+    fn cut(&mut self, here: &[BegunForm], end: usize) {
         let long = here.iter().filter(|begun| begun.count >= CUT_MIN);
         if let Some(start) = long.map(|begun| begun.start).min() {
             self.hide(Masked { start, end, shown: CUT_SHOWN.into() });
