@@ -110,10 +110,12 @@ async fn handle_connection(
         .max_buf_size(4 * limits::HEADERS_MAX_BYTES)
         .serve_connection(TokioIo::new(socket), service);
     tokio::select! {
-        // A broken connection is not an error of the server.
-        _ = &mut connection => return,
+        // Before the handlers see it, so that their last answers say that the connection ends.
+        biased;
         () = abort.cancelled() => return,
         () = shutdown.cancelled() => Pin::new(&mut connection).graceful_shutdown(),
+        // A broken connection is not an error of the server.
+        _ = &mut connection => return,
     }
     tokio::select! {
         _ = connection => {}

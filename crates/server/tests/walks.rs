@@ -435,6 +435,7 @@ async fn every_list_shows_each_item_once_whatever_the_size_of_a_page() {
         "/v1/agents/muhammad/calls",
         "/v1/agents/muhammad/consciousness",
         "/v1/agents/muhammad/runs",
+        "/v1/alerts",
         "/v1/approval-rules",
         "/v1/approvals",
         "/v1/mcp",

@@ -87,7 +87,7 @@ fn with_torn_page() -> TempDir {
     };
     let name = b"tablehook_deliveryhook_delivery";
     let number = find(name, 0) + name.len();
-    let end = find(b"CREATE TABLE", number);
+    let end = find(b"CREATE ", number);
     let page = bytes[number..end].iter().fold(0, |page, byte| page << 8 | usize::from(*byte));
     bytes[(page - 1) * size..page * size].fill(0xA5);
     fs::write(&file, bytes).unwrap();

@@ -157,7 +157,7 @@ impl RequestAudit {
         let mut books = self.0.lock().unwrap();
         let Books { accounts, in_row, .. } = &mut *books;
         let account = accounts.entry((agent, node)).or_default();
-        account.writes_in(epoch);
+        account.writes_in(epoch, made);
         account.committed(changes, made, in_row.entry(agent).or_default())
     }
 
@@ -250,11 +250,15 @@ impl Account {
     }
 
     /// A new epoch is a new activation. Its first request may begin before its first commit, and then it seemed to be paid for by
-    /// the end of an activation before it that never knew that it had lost its lease.
-    fn writes_in(&mut self, epoch: u64) {
-        if std::mem::replace(&mut self.epoch, epoch) != epoch {
-            (self.attempts, self.cuts, self.rebuilt, self.fallbacks) = (0, 0, 0, 0);
+    /// the end of an activation before it that never knew that it had lost its lease; or after it, and then nothing of that
+    /// activation is left to pay for it.
+    fn writes_in(&mut self, epoch: u64, made: u64) {
+        if std::mem::replace(&mut self.epoch, epoch) == epoch {
+            return;
         }
+        (self.attempts, self.cuts, self.rebuilt, self.fallbacks) = (0, 0, 0, 0);
+        let owes_nothing = self.failed.is_none() && self.refused.is_none() && self.idle_until.is_none();
+        self.begun = self.begun.filter(|begun| !owes_nothing || *begun >= made);
     }
 
     fn committed(&mut self, changes: &Changes, made: u64, in_row: &mut u32) -> Result<(), String> {

@@ -16,7 +16,8 @@ use crate::problem::Problem;
 /// Returns metrics in the text format of Prometheus, or as OpenMetrics if `accept` asks for that. Counters count since the start of
 /// the server. Prometheus sends the key as bearer token (`authorization` of a scrape config).
 #[utoipa::path(get, path = "/metrics", tag = "server",
-    responses((status = 200, description = "The metrics.", body = String, content_type = "text/plain")))]
+    responses((status = 200, description = "The metrics.", body = String, content_type = "text/plain",
+        example = json!("# HELP viv_build_info The version of the server.\n# TYPE viv_build_info gauge\nviv_build_info{version=\"0.1.0\"} 1\n"))))]
 pub(super) async fn metrics(
     State(app): SharedState,
     headers: HeaderMap,

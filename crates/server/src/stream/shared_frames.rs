@@ -37,9 +37,9 @@ struct Kept {
 }
 
 /// What the bytes of a frame are made of, so that a frame that is still held is found again.
-struct Held(Arc<Bytes>);
+struct HeldBytes(Arc<Bytes>);
 
-impl AsRef<[u8]> for Held {
+impl AsRef<[u8]> for HeldBytes {
     fn as_ref(&self) -> &[u8] {
         &self.0
     }
@@ -49,7 +49,7 @@ impl Kept {
     /// The bytes of the frame with this id, if somebody holds them, else new ones.
     fn bytes_of(&mut self, id: u64, encode: impl FnOnce() -> Bytes) -> Bytes {
         if let Some(held) = self.held.get(&id).and_then(Weak::upgrade) {
-            return Bytes::from_owner(Held(held));
+            return Bytes::from_owner(HeldBytes(held));
         }
         if self.held.len() >= self.held_max {
             self.held.retain(|_, held| held.strong_count() > 0);
@@ -57,7 +57,7 @@ impl Kept {
         }
         let bytes = Arc::new(encode());
         self.held.insert(id, Arc::downgrade(&bytes));
-        Bytes::from_owner(Held(bytes))
+        Bytes::from_owner(HeldBytes(bytes))
     }
 }
 
