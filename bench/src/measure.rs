@@ -150,7 +150,11 @@ mod tests {
     fn the_time_of_a_thread_that_runs_is_counted() {
         let (stop, began) = (AtomicBool::new(false), Instant::now());
         thread::scope(|scope| {
-            scope.spawn(|| while !stop.load(Ordering::Relaxed) {});
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            });
             know_threads().unwrap();
             let mut counted = false;
             while !counted && began.elapsed() < Duration::from_secs(30) {

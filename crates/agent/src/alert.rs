@@ -83,7 +83,7 @@ impl Alert {
         let why = moved.reason.as_deref().unwrap_or("it failed too often");
         let alert = Self::new(at, AlertKind::EventDead, &format!("an event failed for good: {why}"));
         let (agent, event) = (Some(agent), Some(moved.event.clone()));
-        (moved.progress == EventProgress::Dead).then(|| Self { agent, event, cycle: moved.cycle, ..alert })
+        (moved.progress == EventProgress::Dead).then_some(Self { agent, event, cycle: moved.cycle, ..alert })
     }
 
     /// That an agent is quarantined.

@@ -257,7 +257,8 @@ impl Account {
             return;
         }
         (self.attempts, self.cuts, self.rebuilt, self.fallbacks) = (0, 0, 0, 0);
-        let owes_nothing = self.failed.is_none() && self.refused.is_none() && self.idle_until.is_none();
+        let failed = self.failed.as_ref().is_some_and(|(at, _)| *at >= made);
+        let owes_nothing = !failed && self.refused.is_none() && self.idle_until.is_none();
         self.begun = self.begun.filter(|begun| !owes_nothing || *begun >= made);
     }
 

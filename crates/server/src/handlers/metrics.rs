@@ -113,10 +113,10 @@ fn of_counters(metrics: &mut Metrics, counters: &NodeCounts) {
         ("viv_messages_total", Counter, "Messages that were posted or changed."),
         counters.messages() as f64,
     );
-    fn labelled<'a>(
-        label: &'a str,
+    fn labelled(
+        label: &str,
         of: impl Iterator<Item = (&'static str, u64)>,
-    ) -> impl Iterator<Item = ([(&'a str, &'a str); 1], f64)> {
+    ) -> impl Iterator<Item = ([(&str, &str); 1], f64)> {
         of.map(move |(value, n)| ([(label, value)], n as f64))
     }
     let cycles = labelled("ending", counters.cycles());

@@ -102,9 +102,12 @@ pub(crate) trait Memory: Send {
     fn rolled_back(&self);
 }
 
+/// What a command does. It may run again after its writes were rolled back.
+type CommandWork = Box<dyn Fn(&Connection) -> Outcome<()> + Send>;
+
 /// One command, with the channel for its answer.
 pub(crate) struct Command {
-    work: Box<dyn Fn(&Connection) -> Outcome<()> + Send>,
+    work: CommandWork,
     outcome: Option<Outcome<()>>,
     reply: oneshot::Sender<Outcome<()>>,
 }
