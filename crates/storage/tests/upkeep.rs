@@ -63,6 +63,24 @@ async fn a_used_store_has_no_flaw() {
     assert_eq!((figures.agents, figures.spaces, figures.messages, figures.entries), (2, 2, 4, 6));
 }
 
+/// Also one that is named as if it were the engine's: it would run with the first message.
+#[tokio::test]
+async fn triggers_and_views_do_not_belong_there_whatever_they_are_called() {
+    let trigger = "AFTER INSERT ON message BEGIN UPDATE entity SET display_name = 'x'; END";
+    for (name, sql) in [
+        ("trigger evil", format!("CREATE TRIGGER evil {trigger}")),
+        ("trigger sqliteevil", format!("CREATE TRIGGER sqliteevil {trigger}")),
+        ("view sqlitelike", "CREATE VIEW sqlitelike AS SELECT 1".to_owned()),
+    ] {
+        let dir = used_store().await;
+        let flaws = after(&data(&dir), &sql);
+        assert!(
+            flaws.iter().any(|flaw| flaw.id == name && flaw.what.contains("belong")),
+            "{name}: {flaws:?}"
+        );
+    }
+}
+
 /// Makes a later message of husam processed in an earlier step than his first one.
 const OUT_OF_ORDER: &str = "UPDATE event SET step = 1 WHERE seq = 1 AND agent = @ada; \
     DELETE FROM waiting WHERE seq = 7 AND agent = @ada; UPDATE event SET state = 2, step = 0, \
